@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+// Copyright (c) 2026 The drgn-fastmem authors
+
+/*
+ * Reads program headers and notes with libelf.
+ * Does not load contents or section headers (but the one that PN_XNUM needs).
+ * Built for 70,000 program headers, once at open, from files nobody vouches
+ * for.
+ */
+
+#include <elf.h>
+#include <errno.h>
+#include <gelf.h>
+#include <libelf.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+
+#include "elf_core.h"
+
+/*
+ * Of a note segment no more than this is read: a sparse file could name
+ * terabytes. The notes that matter here are few and come early: the kernel
+ * (fs/proc/kcore.c), kdump and QEMU (dump/dump.c) write them within the first
+ * few hundred bytes a CPU.
+ */
+#define FM_ELF_CORE_MAX_NOTES (64 << 20)
+
+#define FM_ELF_CORE_MAGIC_SIZE 16
+
+FM_DEFINE_CLEANUP(elf, Elf *, elf_end(value))
+#define FM_AUTO_ELF FM_CLEANUP(fm_cleanup_elf)
+
+/* Formats that hold a kernel's memory but not in ELF. */
+static const struct {
+	const char *magic;
+	size_t size;
+	const char *name;
+} fm_elf_core_others[] = {
+	/* libkdumpfile src/kdumpfile/diskdump.c, makedumpfile diskdump_mod.h */
+	{ "KDUMP   ", 8, "a kdump-compressed dump" },
+	{ "DISKDUMP", 8, "a diskdump dump" },
+	/* makedumpfile makedumpfile.h, MAKEDUMPFILE_SIGNATURE */
+	{ "makedumpfile", 12, "a flattened makedumpfile dump" },
+};
+
+static int fm_elf_core_error(struct fm_error *err, const char *what)
+{
+	int code = elf_errno();
+
+	return fm_error_set(err, FM_ERROR_FORMAT, "%s: %s", what,
+			    code ? elf_errmsg(code) : "not there");
+}
+
+static int fm_elf_core_check_magic(int fd, struct fm_error *err)
+{
+	char magic[FM_ELF_CORE_MAGIC_SIZE] = "";
+	ssize_t n;
+
+	do {
+		n = pread(fd, magic, sizeof(magic), 0);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return fm_error_os(err, errno, "pread");
+	if (n == 0)
+		return fm_error_set(err, FM_ERROR_FORMAT,
+				    "not an ELF core file: it is empty");
+	for (size_t i = 0; i < FM_ARRAY_SIZE(fm_elf_core_others); i++) {
+		if (!memcmp(magic, fm_elf_core_others[i].magic,
+			    fm_elf_core_others[i].size))
+			return fm_error_set(err, FM_ERROR_FORMAT,
+					    "not an ELF core file but %s",
+					    fm_elf_core_others[i].name);
+	}
+	if (n < SELFMAG || memcmp(magic, ELFMAG, SELFMAG))
+		return fm_error_set(err, FM_ERROR_FORMAT,
+				    "not an ELF core file");
+	return 0;
+}
+
+static bool fm_elf_core_note_is(const GElf_Nhdr *nhdr, const char *name,
+				const char *expected)
+{
+	size_t size = strlen(expected) + 1;
+
+	return nhdr->n_namesz == size && !memcmp(name, expected, size);
+}
+
+struct fm_elf_core_notes {
+	bool vmcoreinfo;
+	bool taskstruct;
+};
+
+static int fm_elf_core_read_notes(Elf *elf, const GElf_Phdr *phdr,
+				  struct fm_elf_core_notes *notes,
+				  struct fm_error *err)
+{
+	size_t offset = 0, name_offset, desc_offset;
+	Elf_Data *data;
+	GElf_Nhdr nhdr;
+
+	data = elf_getdata_rawchunk(elf, phdr->p_offset,
+				    fm_min_u64(phdr->p_filesz,
+					       FM_ELF_CORE_MAX_NOTES),
+				    phdr->p_align == 8 ? ELF_T_NHDR8 :
+							 ELF_T_NHDR);
+	if (!data)
+		return fm_elf_core_error(err, "notes can't be read");
+	while (offset < data->d_size &&
+	       (offset = gelf_getnote(data, offset, &nhdr, &name_offset,
+				      &desc_offset))) {
+		const char *name = (const char *)data->d_buf + name_offset;
+
+		if (fm_elf_core_note_is(&nhdr, name, "VMCOREINFO"))
+			notes->vmcoreinfo = true;
+		else if (fm_elf_core_note_is(&nhdr, name, "CORE") &&
+			 nhdr.n_type == NT_TASKSTRUCT)
+			notes->taskstruct = true;
+	}
+	return 0;
+}
+
+static void fm_elf_core_add_segment(struct fm_elf_core *core,
+				    const GElf_Phdr *phdr)
+{
+	struct fm_segment *segment = &core->segments[core->nr_segments++];
+
+	segment->address = phdr->p_vaddr;
+	segment->size = phdr->p_memsz;
+	segment->physical_address = phdr->p_paddr;
+	segment->has_physical_address =
+		phdr->p_paddr != (core->is_64_bit ? UINT64_MAX : UINT32_MAX);
+	segment->file_offset = phdr->p_offset;
+	/* Bytes in the file beyond p_memsz are not memory. */
+	segment->file_size = fm_min_u64(phdr->p_filesz, phdr->p_memsz);
+}
+
+static int fm_elf_core_read_phdrs(struct fm_elf_core *core, Elf *elf,
+				  struct fm_elf_core_notes *notes,
+				  struct fm_error *err)
+{
+	bool any_physical = false;
+	size_t phnum;
+
+	if (elf_getphdrnum(elf, &phnum))
+		return fm_elf_core_error(err, "program headers can't be read");
+	for (size_t i = 0; i < phnum; i++) {
+		GElf_Phdr phdr;
+
+		if (!gelf_getphdr(elf, i, &phdr))
+			return fm_elf_core_error(
+				err, "program headers can't be read");
+		/* Only now, when libelf has seen that the file holds as many
+		 * headers as it says. */
+		if (!core->segments) {
+			core->segments = calloc(phnum, sizeof(*core->segments));
+			if (!core->segments)
+				return fm_error_no_memory(err);
+		}
+		if (phdr.p_type == PT_LOAD) {
+			any_physical |= phdr.p_paddr != 0;
+			fm_elf_core_add_segment(core, &phdr);
+		} else if (phdr.p_type == PT_NOTE &&
+			   fm_elf_core_read_notes(elf, &phdr, notes, err)) {
+			return -1;
+		}
+	}
+	/* A kernel may have memory at physical address 0; in other files it
+	 * means that nobody filled the field in. */
+	if (!any_physical && !notes->vmcoreinfo) {
+		for (size_t i = 0; i < core->nr_segments; i++)
+			core->segments[i].has_physical_address = false;
+	}
+	return 0;
+}
+
+static int fm_elf_core_detect_kcore(struct fm_elf_core *core, int fd,
+				    const struct fm_elf_core_notes *notes,
+				    struct fm_error *err)
+{
+	struct statfs fs;
+
+	if (!notes->taskstruct)
+		return 0;
+	if (fstatfs(fd, &fs))
+		return fm_error_os(err, errno, "fstatfs");
+	core->is_kcore = fs.f_type == PROC_SUPER_MAGIC;
+	return 0;
+}
+
+static int fm_elf_core_read(struct fm_elf_core *core, int fd,
+			    struct fm_error *err)
+{
+	struct fm_elf_core_notes notes = { 0 };
+	FM_AUTO_ELF Elf *elf = NULL;
+	GElf_Ehdr ehdr;
+
+	if (fm_elf_core_check_magic(fd, err))
+		return -1;
+	elf_version(EV_CURRENT);
+	/* Not mapped: the file may shrink under libelf. */
+	elf = elf_begin(fd, ELF_C_READ, NULL);
+	if (!elf)
+		return fm_elf_core_error(err, "not an ELF core file");
+	if (!gelf_getehdr(elf, &ehdr))
+		return fm_elf_core_error(err, "not an ELF core file");
+	if (ehdr.e_type != ET_CORE)
+		return fm_error_set(err, FM_ERROR_FORMAT,
+				    "not an ELF core file: its type is %u",
+				    ehdr.e_type);
+	core->is_64_bit = ehdr.e_ident[EI_CLASS] == ELFCLASS64;
+	core->is_little_endian = ehdr.e_ident[EI_DATA] == ELFDATA2LSB;
+	core->machine = ehdr.e_machine;
+	if (fm_elf_core_read_phdrs(core, elf, &notes, err))
+		return -1;
+	core->has_vmcoreinfo = notes.vmcoreinfo;
+	return fm_elf_core_detect_kcore(core, fd, &notes, err);
+}
+
+int fm_elf_core_init(struct fm_elf_core *core, int fd, struct fm_error *err)
+{
+	memset(core, 0, sizeof(*core));
+	if (fm_elf_core_read(core, fd, err)) {
+		fm_elf_core_deinit(core);
+		return -1;
+	}
+	return 0;
+}
+
+void fm_elf_core_deinit(struct fm_elf_core *core)
+{
+	free(core->segments);
+	memset(core, 0, sizeof(*core));
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Copyright (c) 2026 The drgn-fastmem authors */
+
+/*
+ * The memory of one target: the top of the plain C library. Opens a core file
+ * or /proc/kcore, reads ranges and strings, counts what it does.
+ *
+ * Does not translate addresses: what no segment holds is a fault. Does not
+ * cache: every byte that is handed out was read after the call began.
+ *
+ * Units: addresses and sizes in bytes. "physical" chooses the address space.
+ *
+ * Thread rule: any number of threads may read one memory; each holds a
+ * reference while it does. Nothing here takes or needs the GIL.
+ */
+
+#ifndef FM_MEMORY_H
+#define FM_MEMORY_H
+
+#include "elf_core.h"
+#include "fault_guard.h"
+#include "file_lock.h"
+#include "segment_index.h"
+#include "source.h"
+
+enum fm_mmap_mode {
+	/* Map what can be mapped, pread the rest. */
+	FM_MMAP_TRY,
+	FM_MMAP_NEVER,
+	/* A segment that can't be mapped is an error. */
+	FM_MMAP_ALWAYS,
+};
+
+struct fm_memory_options {
+	enum fm_mmap_mode mmap;
+	/*
+	 * This is a kernel's memory even if no note says so: bytes that were
+	 * not saved are zeros, as they are in dumps with a VMCOREINFO note.
+	 */
+	bool kernel;
+	/*
+	 * Others read through the same open file. /proc/kcore is opened anew
+	 * where that is allowed; where it is not, reads hold this lock, which
+	 * the memory takes a reference of (NULL: a lock of its own).
+	 */
+	bool shared_file;
+	struct fm_file_lock *lock;
+};
+
+struct fm_memory_counters {
+	/* Reads that one mapped copy answered, and all others. */
+	fm_counter fast_reads, slow_reads;
+	/* Pieces of the slow reads that were copied from a mapping. */
+	fm_counter slow_mapped;
+	/* Bytes handed out. */
+	fm_counter bytes;
+	/* Reads that ended in an error. */
+	fm_counter faults;
+	/* Copies that a mapping refused. */
+	fm_counter sigbus;
+};
+
+struct fm_memory_stats {
+	uint64_t reads, bytes, faults, syscalls, mapped_reads, sigbus;
+};
+
+struct fm_memory {
+	/* What a read needs, together. [0] virtual, [1] physical. */
+	struct fm_segment_index indexes[2];
+	struct fm_memory_counters counters;
+	/* False once the file became shorter than its mapping: zeros that
+	 * follow the new end in its last page must not be taken for data. */
+	bool maps_valid;
+	bool zero_fill;
+
+	/* The last address: 2^32-1 or 2^64-1. */
+	uint64_t address_mask;
+	/* The top byte of an address is a tag (Arm ARM, "Address tagging"). */
+	bool has_address_tags;
+
+	/* Decided at open. Segments have their maps; segments is core's. */
+	struct fm_elf_core core;
+	struct fm_source *source;
+	/* Size of the file when it was mapped. */
+	uint64_t mapped_file_size;
+	bool any_mapped;
+	unsigned int references;
+};
+
+/*
+ * Open the core file or /proc/kcore behind fd, which stays the caller's: the
+ * memory has a descriptor of its own. The caller owns one reference.
+ */
+int fm_memory_open(int fd, const struct fm_memory_options *options,
+		   struct fm_memory **ret, struct fm_error *err);
+
+/*
+ * The same over a source and headers that the caller made. On success the
+ * memory owns source and what core points to (and *core is empty); on failure
+ * both stay the caller's.
+ */
+int fm_memory_create(struct fm_source *source, struct fm_elf_core *core,
+		     const struct fm_memory_options *options,
+		     struct fm_memory **ret, struct fm_error *err);
+
+struct fm_memory *fm_memory_get(struct fm_memory *memory);
+/* NULL is allowed. The last reference closes the file. */
+void fm_memory_put(struct fm_memory *memory);
+
+/*
+ * Read count bytes at address, as drgn's Program.read does: tags are removed,
+ * addresses wrap at the end of the address space. count may be 0. On failure
+ * the contents of buf are unspecified; FM_ERROR_FAULT has the first address
+ * that can't be read. (Where a range was not saved, that is decided before the
+ * bytes in front of it in the same segment are read, as in drgn.)
+ */
+int fm_memory_read(struct fm_memory *memory, void *buf, uint64_t address,
+		   size_t count, bool physical, struct fm_error *err);
+
+/*
+ * Read the string at address up to its zero byte, or max_size bytes of it if
+ * there is none among them. *ret is allocated with malloc, always terminated,
+ * and has *size_ret bytes before its terminator.
+ */
+int fm_memory_read_c_string(struct fm_memory *memory, uint64_t address,
+			    uint64_t max_size, bool physical, char **ret,
+			    size_t *size_ret, struct fm_error *err);
+
+void fm_memory_get_stats(const struct fm_memory *memory,
+			 struct fm_memory_stats *stats);
+void fm_memory_reset_stats(struct fm_memory *memory);
+
+/* Reads of this size and more go to pread even where memory is mapped: a first
+ * touch of so many pages costs more than the system call. */
+#define FM_MEMORY_BULK_SIZE (64 << 10)
+
+/* Every so many mapped reads, look at what could have changed behind them. */
+#define FM_MEMORY_CHECK_INTERVAL 1024
+
+static inline bool fm_memory_maps_valid(const struct fm_memory *memory)
+{
+	return __atomic_load_n(&memory->maps_valid, __ATOMIC_RELAXED);
+}
+
+int fm_memory_read_slow(struct fm_memory *memory, void *buf, uint64_t address,
+			size_t count, bool physical, struct fm_error *err);
+void fm_memory_check(struct fm_memory *memory);
+
+/*
+ * fm_memory_read for callers that know more: count is at least 1 and the range
+ * neither has a tag nor wraps. In the header because drgn's callback is this
+ * and little else.
+ */
+static inline int fm_memory_read_range(struct fm_memory *memory, void *buf,
+				       uint64_t address, size_t count,
+				       bool physical, struct fm_error *err)
+{
+	struct fm_segment_index *index = &memory->indexes[physical];
+	const struct fm_piece *piece = fm_segment_index_find(index, address);
+
+	if (FM_LIKELY(piece && piece->map && address <= piece->map_last &&
+		      count - 1 <= piece->map_last - address &&
+		      count < FM_MEMORY_BULK_SIZE &&
+		      fm_memory_maps_valid(memory))) {
+		fm_counter *reads = &memory->counters.fast_reads;
+
+		if (FM_LIKELY(!fm_fault_guard_copy(
+			    buf, piece->map + (address - piece->first),
+			    count))) {
+			fm_counter_add(&memory->counters.bytes, count);
+			fm_counter_add(reads, 1);
+			if (FM_UNLIKELY(fm_counter_get(reads) %
+						FM_MEMORY_CHECK_INTERVAL ==
+					0))
+				fm_memory_check(memory);
+			return 0;
+		}
+	}
+	return fm_memory_read_slow(memory, buf, address, count, physical, err);
+}
+
+#endif /* FM_MEMORY_H */

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Copyright (c) 2026 The drgn-fastmem authors */
+
+/*
+ * What the files of the Python layer share: the module's state, the types, the
+ * conversions between C and Python.
+ *
+ * Everything here is called with the GIL held. Functions that return a pointer
+ * return a new reference or NULL with an exception set; functions that return
+ * int return 0, or -1 with an exception set.
+ */
+
+#ifndef FM_PY_H
+#define FM_PY_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "memory.h"
+
+struct fm_py_state {
+	/* The class that faults are raised as: drgn's own if it is there. */
+	PyObject *fault_error;
+	PyTypeObject *memory_type;
+	PyTypeObject *keeper_type;
+	PyTypeObject *segment_type;
+	PyTypeObject *stats_type;
+	/* id(Program) -> address of its keeper, which the Program holds. */
+	PyObject *keepers;
+	/* For descriptors of /proc/kcore that others read through as well and
+	 * that can't be opened anew; created when first needed. */
+	struct fm_file_lock *shared_lock;
+};
+
+/* The Memory type's objects. */
+struct fm_py_memory {
+	PyObject_HEAD
+	struct fm_py_state *state;
+	/* One reference; NULL when closed. */
+	struct fm_memory *memory;
+	/* str, bytes or None. */
+	PyObject *path;
+};
+
+/* py_util.c */
+
+/* Raise err. path is the file it is about, or NULL. Returns NULL. */
+PyObject *fm_py_raise(struct fm_py_state *state, const struct fm_error *err,
+		      PyObject *path);
+
+/* An address as drgn takes it: any index from 0 to 2^64-1. */
+int fm_py_address(PyObject *object, uint64_t *ret);
+/* A size from 0; name is for the message. */
+int fm_py_size(PyObject *object, const char *name, Py_ssize_t *ret);
+
+/* The parameters of a METH_FASTCALL | METH_KEYWORDS method. */
+struct fm_py_signature {
+	const char *function;
+	/* NULL at the end. */
+	const char *names[5];
+	/* How many must be given, how many may be given by position. */
+	Py_ssize_t nr_required, nr_positional;
+};
+
+/* Borrowed references to the arguments; those not given are NULL. */
+int fm_py_parse(const struct fm_py_signature *signature, PyObject *const *args,
+		Py_ssize_t nargs, PyObject *kwnames, PyObject **values);
+
+/* py_types.c: Segment and Stats */
+
+int fm_py_types_init(PyObject *module, struct fm_py_state *state);
+PyObject *fm_py_segments(struct fm_py_state *state,
+			 const struct fm_memory *memory);
+PyObject *fm_py_stats(struct fm_py_state *state,
+		      const struct fm_memory *memory);
+
+/* py_memory.c: Memory */
+
+int fm_py_memory_init(PyObject *module, struct fm_py_state *state);
+/* Takes the reference to memory, also if it fails. */
+PyObject *fm_py_memory_create(struct fm_py_state *state,
+			      struct fm_memory *memory, PyObject *path);
+/* object as an open Memory, or NULL with TypeError or ValueError. Borrowed. */
+struct fm_py_memory *fm_py_memory_check(struct fm_py_state *state,
+					PyObject *object);
+
+/* py_attach.c: the keeper and the functions that attach */
+
+int fm_py_attach_init(PyObject *module, struct fm_py_state *state);
+
+#endif /* FM_PY_H */

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+# Copyright (c) 2026 The drgn-fastmem authors
+
+"""The text of the API: what the types in C do.
+
+Addresses and sizes are in bytes. An address is an ``int`` or has
+``__index__``, from 0 to 2**64 - 1; others are ``OverflowError`` or
+``TypeError``. Where ``physical`` is true the address is a physical one. Reads
+wrap at the end of the address space, and on aarch64 the top byte of an address
+is ignored, both as in ``drgn.Program``.
+
+Every read raises ``FaultError`` if a byte of it can't be read, with the first
+such address, and ``ValueError`` if the memory was closed.
+"""
+
+import os
+from types import TracebackType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    NamedTuple,
+    Optional,
+    SupportsIndex,
+    Tuple,
+    Type,
+    Union,
+)
+
+if TYPE_CHECKING:
+    import drgn
+
+class Segment(NamedTuple):
+    """A program header that describes memory (``PT_LOAD``; System V ABI,
+    "Program Header")."""
+
+    address: int
+    """Virtual address of the first byte (``p_vaddr``)."""
+    size: int
+    """Bytes in memory (``p_memsz``)."""
+    physical_address: Optional[int]
+    """Physical address of the first byte (``p_paddr``), if it has one."""
+    file_offset: int
+    """Offset in the file (``p_offset``)."""
+    file_size: int
+    """Bytes that were saved; at most :attr:`size`."""
+    kind: str
+    """``"ram"``: kernel memory with a physical address; ``"virtual"``: kernel
+    memory without (vmalloc, modules, vmemmap); ``"user"``: of a process."""
+    access: str
+    """``"mmap"`` or ``"pread"``."""
+
+class Stats(NamedTuple):
+    """What a Memory has done since it was opened or its counters were reset.
+
+    Threads that read at the same moment may be counted as one.
+    """
+
+    reads: int
+    """Reads that were asked for; a read over several segments is one."""
+    bytes: int
+    """Bytes that were handed out."""
+    faults: int
+    """Reads that ended in a fault."""
+    syscalls: int
+    """System calls that were made, those of opening included."""
+    mapped_reads: int
+    """Copies out of a mapping."""
+    sigbus: int
+    """Copies that a mapping refused, and that pread then answered or not."""
+
+class Memory:
+    """The memory of a core file or of the running kernel.
+
+    Made by :func:`drgn_fastmem.open` and :func:`drgn_fastmem.attach`. Threads
+    may share one. A context manager: closes itself at the end.
+    """
+
+    def read(
+        self, address: SupportsIndex, size: SupportsIndex, physical: bool = False
+    ) -> bytes:
+        """Read ``size`` bytes.
+
+        From 64 KiB on other Python threads run meanwhile, and signals are
+        handled every 16 MiB.
+        """
+        ...
+    def read_into(
+        self, address: SupportsIndex, buffer: Any, physical: bool = False
+    ) -> None:
+        """Fill ``buffer``, any writable contiguous buffer. After an exception
+        its contents are unspecified."""
+        ...
+    def read_u8(self, address: SupportsIndex, physical: bool = False) -> int: ...
+    def read_u16(self, address: SupportsIndex, physical: bool = False) -> int:
+        """Read an unsigned integer in the target's byte order; so do the
+        others. An aligned one is read with one load where memory is mapped."""
+        ...
+    def read_u32(self, address: SupportsIndex, physical: bool = False) -> int: ...
+    def read_u64(self, address: SupportsIndex, physical: bool = False) -> int: ...
+    def read_word(self, address: SupportsIndex, physical: bool = False) -> int:
+        """Read 8 bytes on a 64-bit target, 4 on a 32-bit one."""
+        ...
+    def read_c_string(
+        self,
+        address: SupportsIndex,
+        physical: bool = False,
+        *,
+        max_size: Optional[SupportsIndex] = None,
+    ) -> bytes:
+        """Read the bytes before the first zero byte, or the first ``max_size``
+        bytes if there is none among them."""
+        ...
+    def reset_stats(self) -> None:
+        """Set the counters to zero."""
+        ...
+    def close(self) -> None:
+        """Close this handle; again is allowed. Programs that the memory is
+        attached to go on reading it, and with the last of them it goes."""
+        ...
+    def __enter__(self) -> "Memory": ...
+    def __exit__(
+        self,
+        exc_type: Optional[Type[BaseException]],
+        exc_value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None: ...
+    @property
+    def segments(self) -> Tuple[Segment, ...]:
+        """The segments, in the order of the program headers. Where they
+        overlap the last one is read."""
+        ...
+    @property
+    def stats(self) -> Stats: ...
+    @property
+    def path(self) -> Union[str, bytes]:
+        """The path it was opened by, or ``"descriptor N"``."""
+        ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def is_live(self) -> bool:
+        """Whether this is the running kernel's memory."""
+        ...
+    @property
+    def is_64_bit(self) -> bool: ...
+    @property
+    def is_little_endian(self) -> bool: ...
+
+# Not public: what open() and attach() are made of.
+
+def open(
+    file: Union[str, bytes, int],
+    mmap: str,
+    kernel: bool,
+    path: Union[str, bytes],
+) -> Memory: ...
+def attach(prog: "drgn.Program", memory: Memory, library: Optional[str]) -> None: ...
+def attached(prog: "drgn.Program") -> Optional[Tuple[Memory, str]]: ...
