@@ -13,7 +13,7 @@ import atexit
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING, List
+from typing import TYPE_CHECKING, List, Set
 
 from drgn_fastmem import _settings
 from drgn_fastmem._attach import attach
@@ -29,7 +29,7 @@ class _Once:
     """Says each thing once."""
 
     def __init__(self) -> None:
-        self._said = set()
+        self._said: Set[str] = set()
 
     def warning(self, text: str) -> None:
         if text not in self._said:
@@ -55,12 +55,7 @@ class _StatsAtExit:
     def _print(self) -> None:
         for mem in self._memories:
             if not mem.closed:
-                counters = " ".join(
-                    f"{name}={getattr(mem.stats, name)}" for name in dir(mem.stats)
-                    if isinstance(getattr(mem.stats, name), int)
-                    and not name.startswith("n_")
-                )
-                print(f"drgn_fastmem: {mem.path}: {counters}", file=sys.stderr)
+                print(f"drgn_fastmem: {mem.path}: {mem.stats}", file=sys.stderr)
 
 
 _stats_at_exit = _StatsAtExit()
