@@ -119,8 +119,8 @@ int fm_drgn_api_attach(struct fm_drgn_attachment *attachment,
 		uint64_t first, last;
 		size_t cursor = 0;
 
-		while (fm_segment_index_next_range(&memory->indexes[physical],
-						   &cursor, &first, &last)) {
+		while (fm_memory_next_range(memory, physical, &cursor, &first,
+					    &last)) {
 			if (fm_drgn_api_add_range(attachment, prog, first,
 						  last, physical, err))
 				return -1;

@@ -87,13 +87,8 @@ static bool fm_elf_core_note_is(const GElf_Nhdr *nhdr, const char *name,
 	return nhdr->n_namesz == size && !memcmp(name, expected, size);
 }
 
-struct fm_elf_core_notes {
-	bool vmcoreinfo;
-	bool taskstruct;
-};
-
-static int fm_elf_core_read_notes(Elf *elf, const GElf_Phdr *phdr,
-				  struct fm_elf_core_notes *notes,
+static int fm_elf_core_read_notes(struct fm_elf_core *core, Elf *elf,
+				  const GElf_Phdr *phdr, bool *taskstruct,
 				  struct fm_error *err)
 {
 	size_t offset = 0, name_offset, desc_offset;
@@ -112,11 +107,16 @@ static int fm_elf_core_read_notes(Elf *elf, const GElf_Phdr *phdr,
 				      &desc_offset))) {
 		const char *name = (const char *)data->d_buf + name_offset;
 
-		if (fm_elf_core_note_is(&nhdr, name, "VMCOREINFO"))
-			notes->vmcoreinfo = true;
-		else if (fm_elf_core_note_is(&nhdr, name, "CORE") &&
-			 nhdr.n_type == NT_TASKSTRUCT)
-			notes->taskstruct = true;
+		if (fm_elf_core_note_is(&nhdr, name, "VMCOREINFO")) {
+			core->has_vmcoreinfo = true;
+			fm_vmcoreinfo_parse(&core->vmcoreinfo,
+					    (const char *)data->d_buf +
+						    desc_offset,
+					    nhdr.n_descsz);
+		} else if (fm_elf_core_note_is(&nhdr, name, "CORE") &&
+			   nhdr.n_type == NT_TASKSTRUCT) {
+			*taskstruct = true;
+		}
 	}
 	return 0;
 }
@@ -137,8 +137,7 @@ static void fm_elf_core_add_segment(struct fm_elf_core *core,
 }
 
 static int fm_elf_core_read_phdrs(struct fm_elf_core *core, Elf *elf,
-				  struct fm_elf_core_notes *notes,
-				  struct fm_error *err)
+				  bool *taskstruct, struct fm_error *err)
 {
 	bool any_physical = false;
 	size_t phnum;
@@ -162,13 +161,14 @@ static int fm_elf_core_read_phdrs(struct fm_elf_core *core, Elf *elf,
 			any_physical |= phdr.p_paddr != 0;
 			fm_elf_core_add_segment(core, &phdr);
 		} else if (phdr.p_type == PT_NOTE &&
-			   fm_elf_core_read_notes(elf, &phdr, notes, err)) {
+			   fm_elf_core_read_notes(core, elf, &phdr, taskstruct,
+						  err)) {
 			return -1;
 		}
 	}
 	/* A kernel may have memory at physical address 0; in other files it
 	 * means that nobody filled the field in. */
-	if (!any_physical && !notes->vmcoreinfo) {
+	if (!any_physical && !core->has_vmcoreinfo) {
 		for (size_t i = 0; i < core->nr_segments; i++)
 			core->segments[i].has_physical_address = false;
 	}
@@ -176,12 +176,11 @@ static int fm_elf_core_read_phdrs(struct fm_elf_core *core, Elf *elf,
 }
 
 static int fm_elf_core_detect_kcore(struct fm_elf_core *core, int fd,
-				    const struct fm_elf_core_notes *notes,
-				    struct fm_error *err)
+				    bool taskstruct, struct fm_error *err)
 {
 	struct statfs fs;
 
-	if (!notes->taskstruct)
+	if (!taskstruct)
 		return 0;
 	if (fstatfs(fd, &fs))
 		return fm_error_os(err, errno, "fstatfs");
@@ -192,7 +191,7 @@ static int fm_elf_core_detect_kcore(struct fm_elf_core *core, int fd,
 static int fm_elf_core_read(struct fm_elf_core *core, int fd,
 			    struct fm_error *err)
 {
-	struct fm_elf_core_notes notes = { 0 };
+	bool taskstruct = false;
 	FM_AUTO_ELF Elf *elf = NULL;
 	GElf_Ehdr ehdr;
 
@@ -212,10 +211,9 @@ static int fm_elf_core_read(struct fm_elf_core *core, int fd,
 	core->is_64_bit = ehdr.e_ident[EI_CLASS] == ELFCLASS64;
 	core->is_little_endian = ehdr.e_ident[EI_DATA] == ELFDATA2LSB;
 	core->machine = ehdr.e_machine;
-	if (fm_elf_core_read_phdrs(core, elf, &notes, err))
+	if (fm_elf_core_read_phdrs(core, elf, &taskstruct, err))
 		return -1;
-	core->has_vmcoreinfo = notes.vmcoreinfo;
-	return fm_elf_core_detect_kcore(core, fd, &notes, err);
+	return fm_elf_core_detect_kcore(core, fd, taskstruct, err);
 }
 
 int fm_elf_core_init(struct fm_elf_core *core, int fd, struct fm_error *err)

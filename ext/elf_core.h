@@ -7,7 +7,7 @@
  * libdrgn/program.c of 0.0.22 and 0.3.0), so that the same file means the same
  * memory.
  *
- * Does not read memory contents, and of the notes only names and types.
+ * Does not read memory contents, and of the notes only VMCOREINFO.
  */
 
 #ifndef FM_ELF_CORE_H
@@ -15,6 +15,7 @@
 
 #include "cleanup.h"
 #include "segment_index.h"
+#include "vmcoreinfo.h"
 
 struct fm_elf_core {
 	bool is_64_bit;
@@ -23,6 +24,7 @@ struct fm_elf_core {
 	uint16_t machine;
 	/* A VMCOREINFO note: a kernel's memory. */
 	bool has_vmcoreinfo;
+	struct fm_vmcoreinfo vmcoreinfo;
 	/* This is /proc/kcore: a CORE note NT_TASKSTRUCT, on procfs. */
 	bool is_kcore;
 	/* PT_LOADs in header order; not mapped. */

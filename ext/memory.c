@@ -2,11 +2,9 @@
 // Copyright (c) 2026 The drgn-fastmem authors
 
 /*
- * Opens targets and reads what the fast path in memory.h leaves: ranges over
- * several pieces, bytes that were not saved, files that are not mapped,
- * mappings that fault.
- * Does not know Python or drgn. Built for millions of small reads that the
- * header answers, and for preads where there is no mapping.
+ * Opens targets and closes them: headers, source, index and MMU put together.
+ * Does not read (memory_read.c, memory_string.c) and does not know Python or
+ * drgn. Built for one open a target, of up to 70,000 segments.
  */
 
 #include <elf.h>
@@ -18,15 +16,6 @@
 
 #include "memory.h"
 #include "source_file.h"
-
-/*
- * The smallest page of any architecture here. A string is read no further than
- * to the end of its page: the next one may be a hole, or a device's.
- */
-#define FM_MEMORY_PAGE_SIZE 4096
-
-/* Most strings in a kernel are shorter. */
-#define FM_MEMORY_STRING_CHUNK 256
 
 FM_DEFINE_CLEANUP(core, struct fm_elf_core, fm_elf_core_deinit(&value))
 
@@ -86,10 +75,73 @@ static int fm_memory_map_segments(struct fm_memory *memory,
 	return 0;
 }
 
-static int fm_memory_init(struct fm_memory *memory, enum fm_mmap_mode mode,
+/* Whether all virtual segments are made of whole pages. */
+static bool fm_memory_has_whole_pages(const struct fm_memory *memory)
+{
+	const struct fm_segment_index *index = &memory->indexes[0];
+
+	for (size_t i = 0; i < index->nr_pieces; i++) {
+		if (index->pieces[i].first % FM_MEMORY_PAGE_SIZE ||
+		    (index->pieces[i].last + 1) % FM_MEMORY_PAGE_SIZE)
+			return false;
+	}
+	return true;
+}
+
+static const char *fm_memory_init_mmu(struct fm_memory *memory)
+{
+	const struct fm_elf_core *core = &memory->core;
+	const char *why;
+
+	if (!core->has_vmcoreinfo || !core->is_64_bit)
+		return "not the memory of a 64-bit kernel";
+	switch (core->machine) {
+	case EM_X86_64:
+		if (!fm_mmu_x86_64_init(&memory->mmu, &core->vmcoreinfo, &why))
+			return why;
+		break;
+	case EM_AARCH64:
+		if (!fm_mmu_aarch64_init(&memory->mmu, &core->vmcoreinfo,
+					 core->is_little_endian, &why))
+			return why;
+		break;
+	default:
+		return "the MMU of this architecture is not known";
+	}
+	return NULL;
+}
+
+static void fm_memory_init_translation(struct fm_memory *memory)
+{
+	const char *why = fm_memory_init_mmu(memory);
+	const struct fm_piece *root;
+
+	memory->why_not_translated = why;
+	if (why)
+		return;
+	/* Without the root nothing can be translated; without a mapping (a
+	 * live kernel) a walk would cost more system calls than the kernel's
+	 * own way to the same bytes. */
+	root = fm_segment_index_find(&memory->indexes[1], memory->mmu.root);
+	if (!root)
+		memory->why_not_translated =
+			"the root page table is not in the file";
+	else if (memory->core.is_kcore && !root->map)
+		memory->why_not_translated = "memory is not mapped";
+	if (memory->why_not_translated)
+		return;
+	memory->translates = true;
+	memory->has_tlb = !memory->core.is_kcore;
+	memory->whole_pages = fm_memory_has_whole_pages(memory);
+	fm_tlb_init(&memory->tlb, &memory->mmu);
+}
+
+static int fm_memory_init(struct fm_memory *memory,
+			  const struct fm_memory_options *options,
 			  struct fm_error *err)
 {
 	const struct fm_elf_core *core = &memory->core;
+	enum fm_mmap_mode mode = options->mmap;
 
 	if (mode != FM_MMAP_NEVER && fm_memory_map_segments(memory, mode, err))
 		return -1;
@@ -99,6 +151,10 @@ static int fm_memory_init(struct fm_memory *memory, enum fm_mmap_mode mode,
 					  memory->address_mask, i == 1, err))
 			return -1;
 	}
+	if (options->no_translation)
+		memory->why_not_translated = "translation was turned off";
+	else
+		fm_memory_init_translation(memory);
 	return 0;
 }
 
@@ -119,7 +175,7 @@ int fm_memory_create(struct fm_source *source, struct fm_elf_core *core,
 				   core->machine == EM_AARCH64;
 	memory->core = *core;
 	memory->source = source;
-	if (fm_memory_init(memory, options->mmap, err)) {
+	if (fm_memory_init(memory, options, err)) {
 		/* What the caller brought stays the caller's, unmapped. */
 		for (size_t i = 0; i < core->nr_segments; i++) {
 			core->segments[i].map = NULL;
@@ -213,263 +269,15 @@ int fm_memory_open(int fd, const struct fm_memory_options *options,
 	return 0;
 }
 
-/* Addresses as the target's processor sees them. */
-static uint64_t fm_memory_normalize(const struct fm_memory *memory,
-				    uint64_t address)
+bool fm_memory_next_range(const struct fm_memory *memory, bool physical,
+			  size_t *cursor, uint64_t *first, uint64_t *last)
 {
-	address &= memory->address_mask;
-	/* Bit 55 chooses the half of the address space and is repeated in the
-	 * byte above it. */
-	if (memory->has_address_tags)
-		address = (uint64_t)((int64_t)(address << 8) >> 8);
-	return address;
-}
-
-int fm_memory_read(struct fm_memory *memory, void *buf, uint64_t address,
-		   size_t count, bool physical, struct fm_error *err)
-{
-	char *p = buf;
-
-	address = fm_memory_normalize(memory, address);
-	while (count > 0) {
-		size_t n = fm_min_u64(count - 1,
-				      memory->address_mask - address) +
-			   1;
-
-		if (fm_memory_read_range(memory, p, address, n, physical, err))
-			return -1;
-		p += n;
-		address = 0;
-		count -= n;
-	}
-	return 0;
-}
-
-/*
- * Copy from the mapping of piece; false if the mapping refuses, and then the
- * caller reads the same bytes from the file, which knows more.
- */
-static bool fm_memory_copy_mapped(struct fm_memory *memory,
-				  const struct fm_piece *piece, void *buf,
-				  uint64_t address, size_t count)
-{
-	if (!piece->map || address > piece->map_last ||
-	    count - 1 > piece->map_last - address ||
-	    count >= FM_MEMORY_BULK_SIZE || !fm_memory_maps_valid(memory))
-		return false;
-	if (fm_fault_guard_copy(buf, piece->map + (address - piece->first),
-				count)) {
-		fm_counter_add(&memory->counters.sigbus, 1);
-		fm_memory_check(memory);
-		return false;
-	}
-	fm_counter_add(&memory->counters.slow_mapped, 1);
-	return true;
-}
-
-/*
- * Read count bytes that piece has in the file. Returns how many leading ones
- * were read; if fewer, err says what is wrong with the first that was not.
- */
-static size_t fm_memory_read_saved(struct fm_memory *memory,
-				   const struct fm_piece *piece, void *buf,
-				   uint64_t address, size_t count,
-				   struct fm_error *err)
-{
-	uint64_t offset;
-	int os_errno;
-	size_t n;
-
-	if (fm_memory_copy_mapped(memory, piece, buf, address, count))
-		return count;
-	if (!fm_add_u64(piece->file_offset, address - piece->first, &offset)) {
-		fm_error_fault(err, FM_FAULT_IO, address, EOVERFLOW);
-		return 0;
-	}
-	n = fm_source_read(memory->source, buf, offset, count, &os_errno);
-	if (n < count)
-		fm_error_fault(err, os_errno ? FM_FAULT_IO : FM_FAULT_SHORT,
-			       address + n, os_errno);
-	return n;
-}
-
-/* How many of the count bytes at address, which piece holds, are in the file. */
-static size_t fm_piece_saved(const struct fm_piece *piece, uint64_t address,
-			     size_t count)
-{
-	uint64_t skip = address - piece->first;
-
-	return skip < piece->file_size ?
-		       fm_min_u64(count, piece->file_size - skip) :
-		       0;
-}
-
-static int fm_memory_read_piece(struct fm_memory *memory,
-				const struct fm_piece *piece, char *buf,
-				uint64_t address, size_t count,
-				struct fm_error *err)
-{
-	size_t saved = fm_piece_saved(piece, address, count);
-
-	if (saved < count && !memory->zero_fill)
-		return fm_error_fault(err, FM_FAULT_EXCLUDED, address + saved,
-				      0);
-	if (saved && fm_memory_read_saved(memory, piece, buf, address, saved,
-					  err) < saved)
-		return -1;
-	memset(buf + saved, 0, count - saved);
-	return 0;
-}
-
-int fm_memory_read_slow(struct fm_memory *memory, void *buf, uint64_t address,
-			size_t count, bool physical, struct fm_error *err)
-{
-	struct fm_segment_index *index = &memory->indexes[physical];
-	size_t total = count;
-	char *p = buf;
-	int ret = 0;
-
-	while (count > 0 && !ret) {
-		const struct fm_piece *piece =
-			fm_segment_index_find(index, address);
-		size_t n;
-
-		if (!piece) {
-			ret = fm_error_fault(err, FM_FAULT_UNMAPPED, address,
-					     0);
-			break;
-		}
-		n = fm_min_u64(count - 1, piece->last - address) + 1;
-		ret = fm_memory_read_piece(memory, piece, p, address, n, err);
-		p += n;
-		address += n;
-		count -= n;
-	}
-	fm_counter_add(&memory->counters.slow_reads, 1);
-	if (ret)
-		fm_counter_add(&memory->counters.faults, 1);
-	else
-		fm_counter_add(&memory->counters.bytes, total);
-	return ret;
-}
-
-void fm_memory_check(struct fm_memory *memory)
-{
-	struct fm_error ignored;
-
-	/* If the handler can't be put back, the process is no worse off than
-	 * any other that maps files. */
-	(void)fm_fault_guard_check(&ignored);
-	if (memory->mapped_file_size != UINT64_MAX &&
-	    fm_source_size(memory->source) < memory->mapped_file_size)
-		__atomic_store_n(&memory->maps_valid, false, __ATOMIC_RELAXED);
-}
-
-/*
- * Read up to count bytes of a string into buf: as many as are there, at least
- * one, or -1. They end at the end of their piece and of their page.
- */
-static ssize_t fm_memory_read_string_chunk(struct fm_memory *memory, char *buf,
-					   uint64_t address, size_t count,
-					   bool physical, struct fm_error *err)
-{
-	const struct fm_piece *piece =
-		fm_segment_index_find(&memory->indexes[physical], address);
-	size_t saved, n;
-
-	if (!piece) {
-		fm_error_fault(err, FM_FAULT_UNMAPPED, address, 0);
-		return -1;
-	}
-	count = fm_min_u64(count, FM_MEMORY_STRING_CHUNK);
-	count = fm_min_u64(count, FM_MEMORY_PAGE_SIZE -
-					  address % FM_MEMORY_PAGE_SIZE);
-	count = fm_min_u64(count - 1, piece->last - address) + 1;
-	saved = fm_piece_saved(piece, address, count);
-	if (saved) {
-		n = fm_memory_read_saved(memory, piece, buf, address, saved,
-					 err);
-		return n ? (ssize_t)n : -1;
-	}
-	if (!memory->zero_fill) {
-		fm_error_fault(err, FM_FAULT_EXCLUDED, address, 0);
-		return -1;
-	}
-	memset(buf, 0, count);
-	return count;
-}
-
-/* A string that grows. */
-struct fm_string {
-	char *data;
-	size_t size, capacity;
-};
-
-/* Room for a chunk and a terminator behind what is there. */
-static int fm_string_reserve(struct fm_string *string, struct fm_error *err)
-{
-	size_t capacity = string->capacity ? string->capacity : 64;
-	char *data;
-
-	while (capacity - string->size < FM_MEMORY_STRING_CHUNK + 1)
-		capacity *= 2;
-	if (capacity == string->capacity)
-		return 0;
-	data = realloc(string->data, capacity);
-	if (!data)
-		return fm_error_no_memory(err);
-	string->data = data;
-	string->capacity = capacity;
-	return 0;
-}
-
-static int fm_memory_read_string(struct fm_memory *memory, uint64_t address,
-				 uint64_t max_size, bool physical,
-				 struct fm_string *string, struct fm_error *err)
-{
-	for (;;) {
-		char *end, *chunk;
-		ssize_t n;
-
-		if (fm_string_reserve(string, err))
-			return -1;
-		chunk = string->data + string->size;
-		*chunk = '\0';
-		if (string->size >= max_size)
-			return 0;
-		address = fm_memory_normalize(memory, address);
-		n = fm_memory_read_string_chunk(memory, chunk, address,
-						max_size - string->size,
-						physical, err);
-		if (n < 0)
-			return -1;
-		end = memchr(chunk, '\0', n);
-		if (end) {
-			string->size += end - chunk;
-			return 0;
-		}
-		string->size += n;
-		address += n;
-	}
-}
-
-int fm_memory_read_c_string(struct fm_memory *memory, uint64_t address,
-			    uint64_t max_size, bool physical, char **ret,
-			    size_t *size_ret, struct fm_error *err)
-{
-	struct fm_string string = { 0 };
-
-	fm_counter_add(&memory->counters.slow_reads, 1);
-	if (fm_memory_read_string(memory, address, max_size, physical, &string,
-				  err)) {
-		fm_counter_add(&memory->counters.faults, 1);
-		free(string.data);
-		return -1;
-	}
-	fm_counter_add(&memory->counters.bytes, string.size);
-	*ret = string.data;
-	*size_ret = string.size;
-	return 0;
+	if (physical || !memory->translates)
+		return fm_segment_index_next_range(&memory->indexes[physical],
+						   cursor, first, last);
+	*first = 0;
+	*last = memory->address_mask;
+	return !(*cursor)++;
 }
 
 void fm_memory_get_stats(const struct fm_memory *memory,
@@ -485,6 +293,8 @@ void fm_memory_get_stats(const struct fm_memory *memory,
 	stats->mapped_reads = fast_reads +
 			      fm_counter_get(&counters->slow_mapped);
 	stats->sigbus = fm_counter_get(&counters->sigbus);
+	stats->walks = fm_counter_get(&counters->walks);
+	stats->tlb_hits = fm_counter_get(&counters->tlb_hits);
 }
 
 void fm_memory_reset_stats(struct fm_memory *memory)
@@ -497,5 +307,7 @@ void fm_memory_reset_stats(struct fm_memory *memory)
 	fm_counter_reset(&counters->bytes);
 	fm_counter_reset(&counters->faults);
 	fm_counter_reset(&counters->sigbus);
+	fm_counter_reset(&counters->walks);
+	fm_counter_reset(&counters->tlb_hits);
 	fm_counter_reset(&memory->source->syscalls);
 }

@@ -5,8 +5,10 @@
  * The memory of one target: the top of the plain C library. Opens a core file
  * or /proc/kcore, reads ranges and strings, counts what it does.
  *
- * Does not translate addresses: what no segment holds is a fault. Does not
- * cache: every byte that is handed out was read after the call began.
+ * A virtual address is looked up in the segments first; what none of them
+ * holds goes through the page tables, if the kernel's MMU is known and its
+ * physical memory is mapped. Does not cache contents: every byte that is handed
+ * out was read after the call began.
  *
  * Units: addresses and sizes in bytes. "physical" chooses the address space.
  *
@@ -22,6 +24,7 @@
 #include "file_lock.h"
 #include "segment_index.h"
 #include "source.h"
+#include "tlb.h"
 
 enum fm_mmap_mode {
 	/* Map what can be mapped, pread the rest. */
@@ -38,6 +41,8 @@ struct fm_memory_options {
 	 * not saved are zeros, as they are in dumps with a VMCOREINFO note.
 	 */
 	bool kernel;
+	/* Never walk page tables. */
+	bool no_translation;
 	/*
 	 * Others read through the same open file. /proc/kcore is opened anew
 	 * where that is allowed; where it is not, reads hold this lock, which
@@ -58,10 +63,13 @@ struct fm_memory_counters {
 	fm_counter faults;
 	/* Copies that a mapping refused. */
 	fm_counter sigbus;
+	/* Page-table walks, and those that the TLB made unnecessary. */
+	fm_counter walks, tlb_hits;
 };
 
 struct fm_memory_stats {
-	uint64_t reads, bytes, faults, syscalls, mapped_reads, sigbus;
+	uint64_t reads, bytes, faults, syscalls, mapped_reads, sigbus, walks,
+		tlb_hits;
 };
 
 struct fm_memory {
@@ -72,11 +80,23 @@ struct fm_memory {
 	 * follow the new end in its last page must not be taken for data. */
 	bool maps_valid;
 	bool zero_fill;
+	/* Virtual addresses that no segment holds are translated with mmu. */
+	bool translates;
+	/* Translations are remembered: not on a live kernel. */
+	bool has_tlb;
+	/* No virtual segment begins or ends inside a page, so a page that the
+	 * TLB knows is not covered by one in part. */
+	bool whole_pages;
 
 	/* The last address: 2^32-1 or 2^64-1. */
 	uint64_t address_mask;
 	/* The top byte of an address is a tag (Arm ARM, "Address tagging"). */
 	bool has_address_tags;
+
+	struct fm_mmu mmu;
+	struct fm_tlb tlb;
+	/* Why addresses are not translated, if they are not. */
+	const char *why_not_translated;
 
 	/* Decided at open. Segments have their maps; segments is core's. */
 	struct fm_elf_core core;
@@ -126,6 +146,21 @@ int fm_memory_read_c_string(struct fm_memory *memory, uint64_t address,
 			    uint64_t max_size, bool physical, char **ret,
 			    size_t *size_ret, struct fm_error *err);
 
+/*
+ * The physical address that a read of address reads: from the segment that
+ * holds it, else from the page tables.
+ */
+int fm_memory_translate(struct fm_memory *memory, uint64_t address,
+			uint64_t *physical, struct fm_error *err);
+
+/*
+ * The addresses that reads may succeed at, as the fewest ranges: all of them if
+ * the memory translates, else what segments cover. Used as
+ * fm_segment_index_next_range.
+ */
+bool fm_memory_next_range(const struct fm_memory *memory, bool physical,
+			  size_t *cursor, uint64_t *first, uint64_t *last);
+
 void fm_memory_get_stats(const struct fm_memory *memory,
 			 struct fm_memory_stats *stats);
 void fm_memory_reset_stats(struct fm_memory *memory);
@@ -137,14 +172,85 @@ void fm_memory_reset_stats(struct fm_memory *memory);
 /* Every so many mapped reads, look at what could have changed behind them. */
 #define FM_MEMORY_CHECK_INTERVAL 1024
 
+/*
+ * The smallest page of any architecture here. Nothing is read past the end of
+ * the page of a byte that was asked for: the next one may be a hole, or a
+ * device's.
+ */
+#define FM_MEMORY_PAGE_SIZE 4096
+
 static inline bool fm_memory_maps_valid(const struct fm_memory *memory)
 {
 	return __atomic_load_n(&memory->maps_valid, __ATOMIC_RELAXED);
 }
 
+/* What of count bytes at address lies in one page of any architecture. */
+static inline bool fm_memory_in_one_page(uint64_t address, size_t count)
+{
+	return count <= FM_MEMORY_PAGE_SIZE - address % FM_MEMORY_PAGE_SIZE;
+}
+
 int fm_memory_read_slow(struct fm_memory *memory, void *buf, uint64_t address,
 			size_t count, bool physical, struct fm_error *err);
 void fm_memory_check(struct fm_memory *memory);
+
+/*
+ * Addresses as the target's processor sees them: cut to its width, without
+ * their tags.
+ */
+static inline uint64_t fm_memory_normalize(const struct fm_memory *memory,
+					   uint64_t address)
+{
+	address &= memory->address_mask;
+	/* Bit 55 chooses the half of the address space and is repeated in the
+	 * byte above it. */
+	if (memory->has_address_tags)
+		address = (uint64_t)((int64_t)(address << 8) >> 8);
+	return address;
+}
+
+/* Whether count bytes at address, which piece holds, are to be copied from its
+ * mapping. */
+static inline bool fm_memory_is_mapped(const struct fm_memory *memory,
+				       const struct fm_piece *piece,
+				       uint64_t address, size_t count)
+{
+	return piece->map && address <= piece->map_last &&
+	       count - 1 <= piece->map_last - address &&
+	       count < FM_MEMORY_BULK_SIZE && fm_memory_maps_valid(memory);
+}
+
+/* Copy them; false if they are not mapped, or if the mapping refuses. */
+static inline bool fm_memory_copy_mapped(struct fm_memory *memory,
+					 const struct fm_piece *piece,
+					 void *buf, uint64_t address,
+					 size_t count)
+{
+	return FM_LIKELY(fm_memory_is_mapped(memory, piece, address, count)) &&
+	       FM_LIKELY(!fm_fault_guard_copy(
+		       buf, piece->map + (address - piece->first), count));
+}
+
+/* The same for a virtual address that no segment holds but the TLB knows. */
+static inline bool fm_memory_copy_translated(struct fm_memory *memory,
+					     void *buf, uint64_t address,
+					     size_t count)
+{
+	struct fm_translation translation;
+	const struct fm_piece *piece;
+
+	if (!memory->has_tlb || !memory->whole_pages ||
+	    !fm_memory_in_one_page(address, count) ||
+	    !fm_tlb_find(&memory->tlb, address, &translation))
+		return false;
+	piece = fm_segment_index_find(&memory->indexes[1],
+				      translation.physical);
+	if (!piece || !fm_memory_copy_mapped(memory, piece, buf,
+					     translation.physical, count))
+		return false;
+	fm_counter_add(&memory->counters.tlb_hits, 1);
+	return true;
+}
 
 /*
  * fm_memory_read for callers that know more: count is at least 1 and the range
@@ -155,26 +261,22 @@ static inline int fm_memory_read_range(struct fm_memory *memory, void *buf,
 				       uint64_t address, size_t count,
 				       bool physical, struct fm_error *err)
 {
-	struct fm_segment_index *index = &memory->indexes[physical];
-	const struct fm_piece *piece = fm_segment_index_find(index, address);
+	const struct fm_piece *piece =
+		fm_segment_index_find(&memory->indexes[physical], address);
+	fm_counter *reads = &memory->counters.fast_reads;
 
-	if (FM_LIKELY(piece && piece->map && address <= piece->map_last &&
-		      count - 1 <= piece->map_last - address &&
-		      count < FM_MEMORY_BULK_SIZE &&
-		      fm_memory_maps_valid(memory))) {
-		fm_counter *reads = &memory->counters.fast_reads;
-
-		if (FM_LIKELY(!fm_fault_guard_copy(
-			    buf, piece->map + (address - piece->first),
-			    count))) {
-			fm_counter_add(&memory->counters.bytes, count);
-			fm_counter_add(reads, 1);
-			if (FM_UNLIKELY(fm_counter_get(reads) %
-						FM_MEMORY_CHECK_INTERVAL ==
-					0))
-				fm_memory_check(memory);
-			return 0;
-		}
+	if (FM_LIKELY(piece ? fm_memory_copy_mapped(memory, piece, buf, address,
+						    count) :
+			      !physical && fm_memory_copy_translated(
+						   memory, buf, address,
+						   count))) {
+		fm_counter_add(&memory->counters.bytes, count);
+		fm_counter_add(reads, 1);
+		if (FM_UNLIKELY(fm_counter_get(reads) %
+					FM_MEMORY_CHECK_INTERVAL ==
+				0))
+			fm_memory_check(memory);
+		return 0;
 	}
 	return fm_memory_read_slow(memory, buf, address, count, physical, err);
 }

@@ -59,7 +59,7 @@ static int fm_py_mmap_mode(const char *name, enum fm_mmap_mode *ret)
 	return -1;
 }
 
-/* open(path or fd, mmap, kernel, path to show): the Python layer's doors,
+/* open(path or fd, mmap, kernel, translate, path to show): the Python layer's doors,
  * drgn_fastmem.open() and attach(), have the friendly signatures. */
 static PyObject *fm_py_open(PyObject *module, PyObject *args)
 {
@@ -70,13 +70,14 @@ static PyObject *fm_py_open(PyObject *module, PyObject *args)
 	struct fm_memory *memory;
 	const char *mode;
 	struct fm_error err;
-	int kernel, fd, ret;
+	int kernel, translate, fd, ret;
 
-	if (!PyArg_ParseTuple(args, "OspO:open", &file, &mode, &kernel,
-			      &path) ||
+	if (!PyArg_ParseTuple(args, "OsppO:open", &file, &mode, &kernel,
+			      &translate, &path) ||
 	    fm_py_mmap_mode(mode, &options.mmap))
 		return NULL;
 	options.kernel = kernel;
+	options.no_translation = !translate;
 	if (PyLong_Check(file)) {
 		fd = PyObject_AsFileDescriptor(file);
 		if (fd < 0)

@@ -221,8 +221,8 @@ static int fm_py_attach_callable(struct fm_py_keeper *keeper, PyObject *prog)
 		uint64_t first, last;
 		size_t cursor = 0;
 
-		while (fm_segment_index_next_range(&memory->indexes[physical],
-						   &cursor, &first, &last)) {
+		while (fm_memory_next_range(memory, physical, &cursor, &first,
+					    &last)) {
 			uint64_t size = last - first + 1;
 
 			/* As in drgn_api.c: 2^64 is no size. */

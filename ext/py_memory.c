@@ -270,6 +270,22 @@ static PyObject *fm_py_memory_read_c_string(PyObject *self,
 	return ret;
 }
 
+static PyObject *fm_py_memory_translate(PyObject *self, PyObject *address_object)
+{
+	uint64_t address, physical;
+	struct fm_memory *memory;
+	struct fm_error err;
+
+	if (fm_py_address(address_object, &address))
+		return NULL;
+	memory = fm_py_memory_open(self);
+	if (!memory)
+		return NULL;
+	if (fm_memory_translate(memory, address, &physical, &err))
+		return fm_py_memory_raise(self, &err);
+	return PyLong_FromUnsignedLongLong(physical);
+}
+
 static PyObject *fm_py_memory_reset_stats(PyObject *self, PyObject *unused)
 {
 	struct fm_memory *memory = fm_py_memory_open(self);
@@ -353,6 +369,18 @@ FM_PY_MEMORY_FLAG(is_64_bit, memory->core.is_64_bit)
 FM_PY_MEMORY_FLAG(is_little_endian, memory->core.is_little_endian)
 #undef FM_PY_MEMORY_FLAG
 
+static PyObject *fm_py_memory_get_translation(PyObject *self, void *unused)
+{
+	struct fm_memory *memory = fm_py_memory_open(self);
+
+	(void)unused;
+	if (!memory)
+		return NULL;
+	if (memory->translates)
+		return PyUnicode_FromString(memory->mmu.name);
+	return PyUnicode_FromFormat("none: %s", memory->why_not_translated);
+}
+
 static PyObject *fm_py_memory_repr(PyObject *self)
 {
 	struct fm_py_memory *object = (struct fm_py_memory *)self;
@@ -390,6 +418,7 @@ static PyMethodDef fm_py_memory_methods[] = {
 	FM_PY_FAST(read_u64),
 	FM_PY_FAST(read_word),
 	FM_PY_FAST(read_c_string),
+	{ "translate", fm_py_memory_translate, METH_O, NULL },
 	{ "reset_stats", fm_py_memory_reset_stats, METH_NOARGS, NULL },
 	{ "close", fm_py_memory_close, METH_NOARGS, NULL },
 	{ "__enter__", fm_py_memory_enter, METH_NOARGS, NULL },
@@ -404,6 +433,7 @@ static PyGetSetDef fm_py_memory_getset[] = {
 	{ "closed", fm_py_memory_get_closed, NULL, NULL, NULL },
 	{ "is_live", fm_py_memory_get_is_live, NULL, NULL, NULL },
 	{ "is_64_bit", fm_py_memory_get_is_64_bit, NULL, NULL, NULL },
+	{ "translation", fm_py_memory_get_translation, NULL, NULL, NULL },
 	{ "is_little_endian", fm_py_memory_get_is_little_endian, NULL, NULL,
 	  NULL },
 	{ NULL, NULL, NULL, NULL, NULL },

@@ -34,6 +34,8 @@ static PyStructSequence_Field fm_py_stats_fields[] = {
 	{ "syscalls", "system calls that were made" },
 	{ "mapped_reads", "copies out of a mapping" },
 	{ "sigbus", "copies that a mapping refused" },
+	{ "walks", "page-table walks" },
+	{ "tlb_hits", "translations that were remembered" },
 	{ NULL, NULL },
 };
 
@@ -157,5 +159,7 @@ PyObject *fm_py_stats(struct fm_py_state *state, const struct fm_memory *memory)
 	items[3] = PyLong_FromUnsignedLongLong(stats.syscalls);
 	items[4] = PyLong_FromUnsignedLongLong(stats.mapped_reads);
 	items[5] = PyLong_FromUnsignedLongLong(stats.sigbus);
+	items[6] = PyLong_FromUnsignedLongLong(stats.walks);
+	items[7] = PyLong_FromUnsignedLongLong(stats.tlb_hits);
 	return fm_py_fill(state->stats_type, items, FM_ARRAY_SIZE(items));
 }

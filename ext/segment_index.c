@@ -239,29 +239,51 @@ void fm_segment_index_deinit(struct fm_segment_index *index)
 	memset(index, 0, sizeof(*index));
 }
 
-const struct fm_piece *fm_segment_index_search(struct fm_segment_index *index,
-					       uint64_t address)
+/* Position of the last piece that begins at address or before it, or 0 if none
+ * does. There must be a piece. */
+static size_t fm_segment_index_position(const struct fm_segment_index *index,
+					uint64_t address)
 {
 	const uint64_t *base = index->firsts;
 	size_t n = index->nr_pieces;
-	const struct fm_piece *piece;
 
-	if (n == 0)
-		return NULL;
-	/* The last key that is not above address; the compiler makes the
-	 * choice a conditional move. */
+	/* The compiler makes the choice a conditional move. */
 	while (n > 1) {
 		size_t half = n / 2;
 
 		base = base[half] <= address ? base + half : base;
 		n -= half;
 	}
-	piece = &index->pieces[base - index->firsts];
+	return base - index->firsts;
+}
+
+const struct fm_piece *fm_segment_index_search(struct fm_segment_index *index,
+					       uint64_t address)
+{
+	const struct fm_piece *piece;
+	size_t position;
+
+	if (index->nr_pieces == 0)
+		return NULL;
+	position = fm_segment_index_position(index, address);
+	piece = &index->pieces[position];
 	if (address < piece->first || address > piece->last)
 		return NULL;
-	__atomic_store_n(&index->last_hit, (size_t)(base - index->firsts),
-			 __ATOMIC_RELAXED);
+	__atomic_store_n(&index->last_hit, position, __ATOMIC_RELAXED);
 	return piece;
+}
+
+uint64_t fm_segment_index_gap_last(const struct fm_segment_index *index,
+				   uint64_t address)
+{
+	size_t next;
+
+	if (index->nr_pieces == 0)
+		return UINT64_MAX;
+	next = fm_segment_index_position(index, address);
+	if (index->firsts[next] <= address)
+		next++;
+	return next < index->nr_pieces ? index->firsts[next] - 1 : UINT64_MAX;
 }
 
 bool fm_segment_index_next_range(const struct fm_segment_index *index,

@@ -95,6 +95,10 @@ fm_segment_index_find(struct fm_segment_index *index, uint64_t address)
 	return fm_segment_index_search(index, address);
 }
 
+/* The last address before the next piece, where no piece holds address. */
+uint64_t fm_segment_index_gap_last(const struct fm_segment_index *index,
+				   uint64_t address);
+
 /*
  * The addresses that the index covers, as the fewest ranges: call with *cursor
  * 0 first. Returns false when there are no more. first and last inclusive.

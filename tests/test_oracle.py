@@ -363,9 +363,8 @@ def test_vmcoreinfo_given_to_the_program():
                 assert outcome_of(prog, read) == outcome_of(alone, read), read
 
 
-def test_page_table_reader_of_drgn_stays_underneath():
-    """A kernel dump with page tables: what no PT_LOAD holds, drgn translates,
-    and reads the tables and the page itself through our physical segments."""
+def test_kernel_dump_with_page_tables():
+    """What no PT_LOAD holds is translated; test_translate.py has the rest."""
 
     def table(*entries):
         page = bytearray(PAGE)

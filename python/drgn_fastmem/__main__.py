@@ -81,6 +81,7 @@ def main(argv: Optional[List[str]] = None) -> int:
         bits = 64 if mem.is_64_bit else 32
         live = ", the running kernel" if mem.is_live else ""
         print(f"{args.path}: {bits} bits, {order}-endian{live}")
+        print(f"page tables: {mem.translation}")
         _print_segments(mem, args.limit)
         if mem.is_live and all(segment.access == "pread" for segment in mem.segments):
             print(

@@ -33,18 +33,21 @@ def attach(
     mem: Optional[_core.Memory] = None,
     *,
     mmap: str = "try",
+    translate: str = "auto",
     _native: bool = True,
 ) -> _core.Memory:
     """Make ``prog`` read its memory through this package.
 
     Every range that the program headers of the file describe, virtual and
-    physical, is answered by ``mem`` from then on; the rest stays drgn's. What
+    physical, is answered by ``mem`` from then on, and if ``mem`` translates
+    addresses, so is every other virtual address; the rest stays drgn's. What
     drgn needs lives as long as ``prog``, whatever happens to the Memory that
     is returned. If ``prog`` is attached already, nothing changes.
 
     :param prog: A program whose target was set.
     :param mem: The memory to attach; the file that ``prog`` reads by default.
     :param mmap: As in :func:`open`, if ``mem`` is not given.
+    :param translate: As in :func:`open`, if ``mem`` is not given.
     :return: The Memory that is attached.
     :raises ValueError: if the target is not one that this package reads (it
         says why), or if ``prog`` is attached to another Memory.
@@ -59,7 +62,7 @@ def attach(
             raise ValueError("the program is attached to another Memory")
         return attached[0]
     if mem is None:
-        mem = _target.open_target(prog, mmap=mmap)
+        mem = _target.open_target(prog, mmap=mmap, translate=translate)
     _check_platform(prog, mem)
     if _native:
         import _drgn

@@ -67,6 +67,10 @@ class Stats(NamedTuple):
     """Copies out of a mapping."""
     sigbus: int
     """Copies that a mapping refused, and that pread then answered or not."""
+    walks: int
+    """Page-table walks."""
+    tlb_hits: int
+    """Translations that were remembered from an earlier walk."""
 
 class Memory:
     """The memory of a core file or of the running kernel.
@@ -110,6 +114,12 @@ class Memory:
         """Read the bytes before the first zero byte, or the first ``max_size``
         bytes if there is none among them."""
         ...
+    def translate(self, address: SupportsIndex) -> int:
+        """The physical address that a read of ``address`` reads.
+
+        :raises FaultError: if there is none, or none is known.
+        """
+        ...
     def reset_stats(self) -> None:
         """Set the counters to zero."""
         ...
@@ -142,6 +152,12 @@ class Memory:
         """Whether this is the running kernel's memory."""
         ...
     @property
+    def translation(self) -> str:
+        """How virtual addresses that no segment holds are read: the MMU
+        (``"x86-64, 4 levels"``), or ``"none: "`` and the reason. Without drgn
+        they are faults then; with drgn they are left to its own walk."""
+        ...
+    @property
     def is_64_bit(self) -> bool: ...
     @property
     def is_little_endian(self) -> bool: ...
@@ -152,6 +168,7 @@ def open(
     file: Union[str, bytes, int],
     mmap: str,
     kernel: bool,
+    translate: bool,
     path: Union[str, bytes],
 ) -> Memory: ...
 def attach(prog: "drgn.Program", memory: Memory, library: Optional[str]) -> None: ...

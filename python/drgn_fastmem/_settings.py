@@ -7,7 +7,7 @@ Nothing, or a comma list of:
 
 ``off``
     leave drgn alone
-``mmap=try|never|always``
+``mmap=try|never|always``, ``translate=auto|never``
     as in :func:`drgn_fastmem.open`
 ``stats``
     print the counters of each attached memory when Python exits
@@ -19,10 +19,14 @@ from typing import NamedTuple
 class Settings(NamedTuple):
     enabled: bool = True
     mmap: str = "try"
+    translate: str = "auto"
     stats: bool = False
 
 
-MMAP_MODES = ("try", "never", "always")
+CHOICES = {
+    "mmap": ("try", "never", "always"),
+    "translate": ("auto", "never"),
+}
 
 
 def parse(text: str) -> Settings:
@@ -40,10 +44,12 @@ def parse(text: str) -> Settings:
             settings = settings._replace(enabled=False)
         elif item == "stats":
             settings = settings._replace(stats=True)
-        elif name == "mmap" and value in MMAP_MODES:
-            settings = settings._replace(mmap=value)
-        elif name == "mmap":
-            raise ValueError(f"{item!r}: mmap is one of {', '.join(MMAP_MODES)}")
+        elif name in CHOICES and value in CHOICES[name]:
+            settings = settings._replace(**{name: value})
+        elif name in CHOICES:
+            raise ValueError(f"{item!r}: {name} is one of {', '.join(CHOICES[name])}")
         else:
-            raise ValueError(f"{item!r} is not a setting (off, mmap=, stats)")
+            raise ValueError(
+                f"{item!r} is not a setting (off, mmap=, translate=, stats)"
+            )
     return settings

@@ -17,22 +17,37 @@ Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 KCORE = "/proc/kcore"
 
 
-def open(path: Union[Path, int] = KCORE, *, mmap: str = "try") -> _core.Memory:
+TRANSLATE_MODES = ("auto", "never")
+
+
+def _translates(translate: str) -> bool:
+    if translate not in TRANSLATE_MODES:
+        raise ValueError(f"translate must be 'auto' or 'never', not {translate!r}")
+    return translate == "auto"
+
+
+def open(
+    path: Union[Path, int] = KCORE, *, mmap: str = "try", translate: str = "auto"
+) -> _core.Memory:
     """Open a core file or the memory of the running kernel.
 
     :param path: Path of an ELF core file or of ``/proc/kcore`` (the default),
         or an open file descriptor, which is duplicated.
     :param mmap: ``"try"``: map what can be mapped and read the rest with
         pread; ``"never"``; ``"always"``: fail if a segment can't be mapped.
+    :param translate: ``"auto"``: walk the page tables for virtual addresses
+        that no segment holds, where the kernel's MMU is known and physical
+        memory is mapped or in a dump; ``"never"``.
     :raises OSError: if the file can't be opened, or mapped with ``"always"``.
     :raises ValueError: if it is not an ELF core file.
     """
     if isinstance(path, bool):
         raise TypeError("path must be a path or a file descriptor, not bool")
     if isinstance(path, int):
-        return _core.open(path, mmap, False, f"descriptor {path}")
-    path = os.fspath(path)
-    return _core.open(path, mmap, False, path)
+        name: Union[str, bytes] = f"descriptor {path}"
+    else:
+        name = path = os.fspath(path)
+    return _core.open(path, mmap, False, _translates(translate), name)
 
 
 class OpenFile(NamedTuple):
@@ -95,13 +110,16 @@ def _candidates(prog: "drgn.Program") -> List[OpenFile]:
     return [file for file in files if _is_elf_core(file.fd)]
 
 
-def open_target(prog: "drgn.Program", *, mmap: str = "try") -> _core.Memory:
+def open_target(
+    prog: "drgn.Program", *, mmap: str = "try", translate: str = "auto"
+) -> _core.Memory:
     """Open the memory that ``prog`` reads.
 
     :raises ValueError: if that is not a file of ours to read, or if it is not
         certain which file it is.
     """
-    kernel = _flag(prog, "IS_LINUX_KERNEL")
+    options = (mmap, _flag(prog, "IS_LINUX_KERNEL"), _translates(translate))
+    kernel = options[1]
     if prog.platform is None:
         raise ValueError("the program has no target yet")
     if _flag(prog, "IS_LIVE") and not kernel:
@@ -123,14 +141,14 @@ def open_target(prog: "drgn.Program", *, mmap: str = "try") -> _core.Memory:
         path = KCORE
     memory = None
     if path is not None:
-        memory = _open_same_file(path, file, mmap, kernel)
+        memory = _open_same_file(path, file, options)
     if memory is None:
-        memory = _core.open(file.fd, mmap, kernel, path or f"descriptor {file.fd}")
+        memory = _core.open(file.fd, *options, path or f"descriptor {file.fd}")
     return memory
 
 
 def _open_same_file(
-    path: str, file: OpenFile, mmap: str, kernel: bool
+    path: str, file: OpenFile, options: Tuple[str, bool, bool]
 ) -> Optional[_core.Memory]:
     """Open ``path`` anew, so that no open file is shared with drgn; ``None`` if
     that is not allowed (drgn may have been given it by sudo) or if it is
@@ -143,6 +161,6 @@ def _open_same_file(
         st = os.fstat(fd)
         if (st.st_dev, st.st_ino) != file.file:
             return None
-        return _core.open(fd, mmap, kernel, path)
+        return _core.open(fd, *options, path)
     finally:
         os.close(fd)

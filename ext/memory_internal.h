@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Copyright (c) 2026 The drgn-fastmem authors */
+
+/*
+ * What memory_read.c and memory_string.c share. Not for anybody above them.
+ */
+
+#ifndef FM_MEMORY_INTERNAL_H
+#define FM_MEMORY_INTERNAL_H
+
+#include "memory.h"
+
+/* How many of the count bytes at address, which piece holds, are in the file. */
+static inline size_t fm_piece_saved(const struct fm_piece *piece,
+				    uint64_t address, size_t count)
+{
+	uint64_t skip = address - piece->first;
+
+	return skip < piece->file_size ?
+		       fm_min_u64(count, piece->file_size - skip) :
+		       0;
+}
+
+/*
+ * Read count bytes, at least one, that piece has in the file. Returns how many
+ * leading ones were read; if fewer, err says what is wrong with the first that
+ * was not.
+ */
+size_t fm_memory_read_saved(struct fm_memory *memory,
+			    const struct fm_piece *piece, void *buf,
+			    uint64_t address, size_t count,
+			    struct fm_error *err);
+
+/* Read a range that does not wrap, from wherever it is; counts no read. */
+int fm_memory_read_pieces(struct fm_memory *memory, void *buf, uint64_t address,
+			  size_t count, bool physical, struct fm_error *err);
+
+/* fm_translate through the TLB; only if the memory translates. */
+int fm_memory_walk(struct fm_memory *memory, uint64_t address,
+		   struct fm_translation *ret, struct fm_error *err);
+
+#endif /* FM_MEMORY_INTERNAL_H */
