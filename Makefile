@@ -51,7 +51,7 @@ demo: build
 # Runs everything even if something fails, and adds up what the parts say.
 test: build
 	@$(PACKAGES) tools/packages-test.txt
-	$(PY) tools/run_tests.py python
+	$(PY) tools/run_tests.py python c
 
 py-test: build
 	$(PY) -m pytest tests --ignore=tests/guest
