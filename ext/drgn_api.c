@@ -121,8 +121,8 @@ int fm_drgn_api_attach(struct fm_drgn_attachment *attachment,
 
 		while (fm_memory_next_range(memory, physical, &cursor, &first,
 					    &last)) {
-			if (fm_drgn_api_add_range(attachment, prog, first,
-						  last, physical, err))
+			if (fm_drgn_api_add_range(attachment, prog, first, last,
+						  physical, err))
 				return -1;
 		}
 	}

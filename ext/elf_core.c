@@ -95,11 +95,10 @@ static int fm_elf_core_read_notes(struct fm_elf_core *core, Elf *elf,
 	Elf_Data *data;
 	GElf_Nhdr nhdr;
 
-	data = elf_getdata_rawchunk(elf, phdr->p_offset,
-				    fm_min_u64(phdr->p_filesz,
-					       FM_ELF_CORE_MAX_NOTES),
-				    phdr->p_align == 8 ? ELF_T_NHDR8 :
-							 ELF_T_NHDR);
+	data = elf_getdata_rawchunk(
+		elf, phdr->p_offset,
+		fm_min_u64(phdr->p_filesz, FM_ELF_CORE_MAX_NOTES),
+		phdr->p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR);
 	if (!data)
 		return fm_elf_core_error(err, "notes can't be read");
 	while (offset < data->d_size &&

@@ -60,8 +60,8 @@ static void fm_fault_guard_default(int signum, bool synchronous)
 static void fm_fault_guard_pass_on(int signum, siginfo_t *info, void *context)
 {
 	bool synchronous = info->si_code > 0;
-	size_t nr = __atomic_load_n(&fm_fault_guard.nr_previous,
-				    __ATOMIC_ACQUIRE);
+	size_t nr =
+		__atomic_load_n(&fm_fault_guard.nr_previous, __ATOMIC_ACQUIRE);
 	const struct sigaction *previous = &fm_fault_guard.previous[nr - 1];
 
 	if (!synchronous && fm_fault_guard_passed_on &&

@@ -22,10 +22,9 @@
 
 #include "util.h"
 
-#if defined(__x86_64__) && defined(__LP64__) && \
-	!defined(FM_FAULT_GUARD_GENERIC)
+#if defined(__x86_64__) && defined(__LP64__) && !defined(FM_FAULT_GUARD_GENERIC)
 #define FM_FAULT_GUARD_X86_64 1
-#elif defined(__aarch64__) && defined(__LP64__) && \
+#elif defined(__aarch64__) && defined(__LP64__) &&                             \
 	!defined(FM_FAULT_GUARD_GENERIC)
 #define FM_FAULT_GUARD_AARCH64 1
 #endif

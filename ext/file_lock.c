@@ -67,8 +67,7 @@ struct fm_file_lock *fm_file_lock_get(struct fm_file_lock *lock)
 
 void fm_file_lock_put(struct fm_file_lock *lock)
 {
-	if (!lock ||
-	    __atomic_sub_fetch(&lock->references, 1, __ATOMIC_ACQ_REL))
+	if (!lock || __atomic_sub_fetch(&lock->references, 1, __ATOMIC_ACQ_REL))
 		return;
 	/* No pthread_mutex_destroy: the other side of a fork may use it. */
 	munmap(lock->mutex, sizeof(*lock->mutex));

@@ -59,9 +59,8 @@ static int fm_memory_map_segments(struct fm_memory *memory,
 					  file_size - segment->file_offset);
 		if (size == 0)
 			continue;
-		segment->map = fm_source_borrow(memory->source,
-						segment->file_offset, size,
-						&os_errno);
+		segment->map = fm_source_borrow(
+			memory->source, segment->file_offset, size, &os_errno);
 		if (segment->map) {
 			segment->map_size = size;
 			memory->any_mapped = true;
@@ -168,11 +167,11 @@ int fm_memory_create(struct fm_source *source, struct fm_elf_core *core,
 		return fm_error_no_memory(err);
 	memory->references = 1;
 	memory->maps_valid = true;
-	memory->zero_fill = (core->has_vmcoreinfo || options->kernel) &&
-			    !core->is_kcore;
+	memory->zero_fill =
+		(core->has_vmcoreinfo || options->kernel) && !core->is_kcore;
 	memory->address_mask = core->is_64_bit ? UINT64_MAX : UINT32_MAX;
-	memory->has_address_tags = core->is_64_bit &&
-				   core->machine == EM_AARCH64;
+	memory->has_address_tags =
+		core->is_64_bit && core->machine == EM_AARCH64;
 	memory->core = *core;
 	memory->source = source;
 	if (fm_memory_init(memory, options, err)) {
@@ -290,8 +289,8 @@ void fm_memory_get_stats(const struct fm_memory *memory,
 	stats->bytes = fm_counter_get(&counters->bytes);
 	stats->faults = fm_counter_get(&counters->faults);
 	stats->syscalls = fm_counter_get(&memory->source->syscalls);
-	stats->mapped_reads = fast_reads +
-			      fm_counter_get(&counters->slow_mapped);
+	stats->mapped_reads =
+		fast_reads + fm_counter_get(&counters->slow_mapped);
 	stats->sigbus = fm_counter_get(&counters->sigbus);
 	stats->walks = fm_counter_get(&counters->walks);
 	stats->tlb_hits = fm_counter_get(&counters->tlb_hits);

@@ -267,9 +267,9 @@ static inline int fm_memory_read_range(struct fm_memory *memory, void *buf,
 
 	if (FM_LIKELY(piece ? fm_memory_copy_mapped(memory, piece, buf, address,
 						    count) :
-			      !physical && fm_memory_copy_translated(
-						   memory, buf, address,
-						   count))) {
+			      !physical &&
+				      fm_memory_copy_translated(
+					      memory, buf, address, count))) {
 		fm_counter_add(&memory->counters.bytes, count);
 		fm_counter_add(reads, 1);
 		if (FM_UNLIKELY(fm_counter_get(reads) %

@@ -10,7 +10,8 @@
 
 #include "memory.h"
 
-/* How many of the count bytes at address, which piece holds, are in the file. */
+/* How many of the count bytes at address, which piece holds, are in the file.
+ */
 static inline size_t fm_piece_saved(const struct fm_piece *piece,
 				    uint64_t address, size_t count)
 {

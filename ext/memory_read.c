@@ -21,9 +21,9 @@ int fm_memory_read(struct fm_memory *memory, void *buf, uint64_t address,
 
 	address = fm_memory_normalize(memory, address);
 	while (count > 0) {
-		size_t n = fm_min_u64(count - 1,
-				      memory->address_mask - address) +
-			   1;
+		size_t n =
+			fm_min_u64(count - 1, memory->address_mask - address) +
+			1;
 
 		if (fm_memory_read_range(memory, p, address, n, physical, err))
 			return -1;
@@ -118,8 +118,8 @@ int fm_memory_walk(struct fm_memory *memory, uint64_t address,
 /*
  * Read through the page tables. Physical memory is read when a run of it ends,
  * not page by page, and faults in it have its address: the order and the
- * address in which drgn's walker reports what it can't read (linux_helper_read_vm
- * in libdrgn/linux_kernel_helpers.c, 0.3.0).
+ * address in which drgn's walker reports what it can't read
+ * (linux_helper_read_vm in libdrgn/linux_kernel_helpers.c, 0.3.0).
  */
 static int fm_memory_read_translated(struct fm_memory *memory, char *buf,
 				     uint64_t address, size_t count,
@@ -185,16 +185,15 @@ int fm_memory_read_pieces(struct fm_memory *memory, void *buf, uint64_t address,
 
 		if (piece) {
 			n = fm_min_u64(count - 1, piece->last - address) + 1;
-			ret = !physical && fm_memory_read_live(memory, piece,
-							       p, address, n) ?
+			ret = !physical && fm_memory_read_live(memory, piece, p,
+							       address, n) ?
 				      0 :
 				      fm_memory_read_piece(memory, piece, p,
 							   address, n, err);
 		} else if (!physical && memory->translates) {
-			n = fm_min_u64(count - 1,
-				       fm_segment_index_gap_last(index,
-								 address) -
-					       address) +
+			n = fm_min_u64(count - 1, fm_segment_index_gap_last(
+							  index, address) -
+							  address) +
 			    1;
 			ret = fm_memory_read_translated(memory, p, address, n,
 							err);
@@ -261,4 +260,3 @@ void fm_memory_check(struct fm_memory *memory)
 	    fm_source_size(memory->source) < memory->mapped_file_size)
 		__atomic_store_n(&memory->maps_valid, false, __ATOMIC_RELAXED);
 }
-

@@ -28,8 +28,8 @@ static ssize_t fm_memory_read_string_chunk(struct fm_memory *memory, char *buf,
 	size_t saved, n;
 
 	count = fm_min_u64(count, FM_MEMORY_STRING_CHUNK);
-	count = fm_min_u64(count, FM_MEMORY_PAGE_SIZE -
-					  address % FM_MEMORY_PAGE_SIZE);
+	count = fm_min_u64(count,
+			   FM_MEMORY_PAGE_SIZE - address % FM_MEMORY_PAGE_SIZE);
 	if (!piece && !physical && memory->translates) {
 		count = fm_min_u64(count - 1,
 				   fm_segment_index_gap_last(
@@ -38,9 +38,8 @@ static ssize_t fm_memory_read_string_chunk(struct fm_memory *memory, char *buf,
 			1;
 		if (fm_memory_walk(memory, address, &translation, err))
 			return -1;
-		return fm_memory_read_string_chunk(memory, buf,
-						   translation.physical, count,
-						   true, err);
+		return fm_memory_read_string_chunk(
+			memory, buf, translation.physical, count, true, err);
 	}
 	if (!piece) {
 		fm_error_fault(err, FM_FAULT_UNMAPPED, address, 0);
@@ -133,4 +132,3 @@ int fm_memory_read_c_string(struct fm_memory *memory, uint64_t address,
 	*size_ret = string.size;
 	return 0;
 }
-

@@ -17,14 +17,9 @@
  * a block in the others; 0 and 2 are invalid. */
 static const struct fm_mmu fm_mmu_aarch64 = {
 	/* No user addresses. */
-	.first_low = 1,
-	.last_low = 0,
-	.last_high = UINT64_MAX,
-	.valid_mask = 0x1,
-	.leaf_mask = 0x3,
-	.leaf_value = 0x1,
-	.page_mask = 0x3,
-	.page_value = 0x3,
+	.first_low = 1,	   .last_low = 0,     .last_high = UINT64_MAX,
+	.valid_mask = 0x1, .leaf_mask = 0x3,  .leaf_value = 0x1,
+	.page_mask = 0x3,  .page_value = 0x3,
 };
 
 static const struct {
@@ -82,8 +77,8 @@ static uint64_t fm_mmu_aarch64_va_bits(const struct fm_mmu *mmu,
  */
 static void fm_mmu_aarch64_address_bits(struct fm_mmu *mmu, uint64_t va_bits)
 {
-	mmu->address_mask = UINT64_C(0x0000ffffffffffff) &
-			    (UINT64_MAX << mmu->page_shift);
+	mmu->address_mask =
+		UINT64_C(0x0000ffffffffffff) & (UINT64_MAX << mmu->page_shift);
 	if (mmu->page_shift == 16) {
 		mmu->high_mask = 0xf000;
 		mmu->high_shift = 36;

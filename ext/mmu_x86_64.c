@@ -51,7 +51,8 @@ bool fm_mmu_x86_64_init(struct fm_mmu *mmu, const struct fm_vmcoreinfo *info,
 		mmu->name = "x86-64, 5 levels";
 		mmu->nr_levels = 5;
 	}
-	/* Canonical addresses repeat their highest bit (SDM volume 1, 3.3.7.1). */
+	/* Canonical addresses repeat their highest bit (SDM volume 1, 3.3.7.1).
+	 */
 	sign_bit = mmu->page_shift + mmu->table_shift * mmu->nr_levels - 1;
 	mmu->last_low = (UINT64_C(1) << sign_bit) - 1;
 	mmu->first_high = UINT64_MAX << sign_bit;

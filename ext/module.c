@@ -25,13 +25,12 @@ static int fm_py_open_path(struct fm_py_state *state, PyObject *path)
 		return -1;
 	/* A FIFO without a writer must not keep us waiting, nor a terminal
 	 * become ours. */
-	Py_BEGIN_ALLOW_THREADS
-	fd = open(PyBytes_AS_STRING(bytes),
-		  O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	Py_BEGIN_ALLOW_THREADS fd =
+		open(PyBytes_AS_STRING(bytes),
+		     O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		fm_error_os(&err, errno, "open");
-	Py_END_ALLOW_THREADS
-	Py_DECREF(bytes);
+	Py_END_ALLOW_THREADS Py_DECREF(bytes);
 	if (fd < 0)
 		fm_py_raise(state, &err, path);
 	return fd;
@@ -59,8 +58,8 @@ static int fm_py_mmap_mode(const char *name, enum fm_mmap_mode *ret)
 	return -1;
 }
 
-/* open(path or fd, mmap, kernel, translate, path to show): the Python layer's doors,
- * drgn_fastmem.open() and attach(), have the friendly signatures. */
+/* open(path or fd, mmap, kernel, translate, path to show): the Python layer's
+ * doors, drgn_fastmem.open() and attach(), have the friendly signatures. */
 static PyObject *fm_py_open(PyObject *module, PyObject *args)
 {
 	struct fm_py_state *state = PyModule_GetState(module);
@@ -93,11 +92,9 @@ static PyObject *fm_py_open(PyObject *module, PyObject *args)
 			return NULL;
 	}
 	/* Reading 70,000 headers from a slow disk takes a while. */
-	Py_BEGIN_ALLOW_THREADS
-	ret = fm_memory_open(fd, &options, &memory, &err);
-	Py_END_ALLOW_THREADS
-	if (ret)
-		return fm_py_raise(state, &err, path);
+	Py_BEGIN_ALLOW_THREADS ret =
+		fm_memory_open(fd, &options, &memory, &err);
+	Py_END_ALLOW_THREADS if (ret) return fm_py_raise(state, &err, path);
 	return fm_py_memory_create(state, memory, path);
 }
 

@@ -34,8 +34,7 @@ struct fm_py_state {
 
 /* The Memory type's objects. */
 struct fm_py_memory {
-	PyObject_HEAD
-	struct fm_py_state *state;
+	PyObject_HEAD struct fm_py_state *state;
 	/* One reference; NULL when closed. */
 	struct fm_memory *memory;
 	/* str, bytes or None. */

@@ -20,8 +20,7 @@
 #include <structmember.h>
 
 struct fm_py_keeper {
-	PyObject_HEAD
-	vectorcallfunc vectorcall;
+	PyObject_HEAD vectorcallfunc vectorcall;
 	struct fm_py_state *state;
 	/* attachment.memory is one reference. */
 	struct fm_drgn_attachment attachment;
@@ -60,10 +59,9 @@ static PyObject *fm_py_keeper_vectorcall(PyObject *self, PyObject *const *args,
 	ret = PyBytes_FromStringAndSize(NULL, count);
 	if (!ret)
 		return NULL;
-	if (FM_UNLIKELY(fm_memory_read_range(keeper->attachment.memory,
-					     PyBytes_AS_STRING(ret), address,
-					     count, args[3] == Py_True,
-					     &err))) {
+	if (FM_UNLIKELY(fm_memory_read_range(
+		    keeper->attachment.memory, PyBytes_AS_STRING(ret), address,
+		    count, args[3] == Py_True, &err))) {
 		Py_DECREF(ret);
 		return fm_py_raise(keeper->state, &err, NULL);
 	}

@@ -12,7 +12,8 @@
 
 #include "py.h"
 
-/* So much is read between two looks at the signals that Python has to handle. */
+/* So much is read between two looks at the signals that Python has to handle.
+ */
 #define FM_PY_MEMORY_CHUNK (16 << 20)
 
 static PyObject *fm_py_memory_closed(void)
@@ -51,13 +52,10 @@ static int fm_py_memory_read_long(PyObject *self, struct fm_memory *memory,
 	while (count > 0 && !ret) {
 		size_t n = fm_min_u64(count, FM_PY_MEMORY_CHUNK);
 
-		Py_BEGIN_ALLOW_THREADS
-		ret = fm_memory_read(memory, buf, address, n, physical, &err);
-		Py_END_ALLOW_THREADS
-		if (ret)
-			fm_py_memory_raise(self, &err);
-		else
-			ret = PyErr_CheckSignals();
+		Py_BEGIN_ALLOW_THREADS ret =
+			fm_memory_read(memory, buf, address, n, physical, &err);
+		Py_END_ALLOW_THREADS if (ret) fm_py_memory_raise(self, &err);
+		else ret = PyErr_CheckSignals();
 		buf += n;
 		address += n;
 		count -= n;
@@ -163,8 +161,8 @@ static PyObject *fm_py_memory_read_number(PyObject *self,
 					  Py_ssize_t nargs, PyObject *kwnames,
 					  size_t size)
 {
-	const bool host_is_little_endian = __BYTE_ORDER__ ==
-					   __ORDER_LITTLE_ENDIAN__;
+	const bool host_is_little_endian =
+		__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 	struct fm_memory *memory;
 	struct fm_error err;
 	PyObject *values[2];
@@ -212,10 +210,9 @@ static PyObject *fm_py_memory_read_number(PyObject *self,
 
 /* size 0: a word of the target. */
 #define FM_PY_MEMORY_READ_NUMBER(name, size)                                   \
-	static PyObject *fm_py_memory_##name(PyObject *self,                   \
-					     PyObject *const *args,            \
-					     Py_ssize_t nargs,                 \
-					     PyObject *kwnames)                \
+	static PyObject *fm_py_memory_##name(                                  \
+		PyObject *self, PyObject *const *args, Py_ssize_t nargs,       \
+		PyObject *kwnames)                                             \
 	{                                                                      \
 		static const struct fm_py_signature signature = {              \
 			.function = #name,                                     \
@@ -270,7 +267,8 @@ static PyObject *fm_py_memory_read_c_string(PyObject *self,
 	return ret;
 }
 
-static PyObject *fm_py_memory_translate(PyObject *self, PyObject *address_object)
+static PyObject *fm_py_memory_translate(PyObject *self,
+					PyObject *address_object)
 {
 	uint64_t address, physical;
 	struct fm_memory *memory;
@@ -386,8 +384,8 @@ static PyObject *fm_py_memory_repr(PyObject *self)
 	struct fm_py_memory *object = (struct fm_py_memory *)self;
 
 	if (!object->memory)
-		return PyUnicode_FromFormat("<drgn_fastmem.Memory of %R, closed>",
-					    object->path);
+		return PyUnicode_FromFormat(
+			"<drgn_fastmem.Memory of %R, closed>", object->path);
 	return PyUnicode_FromFormat(
 		"<drgn_fastmem.Memory of %R, %zu segments%s>", object->path,
 		object->memory->core.nr_segments,
@@ -406,8 +404,10 @@ static void fm_py_memory_dealloc(PyObject *self)
 }
 
 #define FM_PY_FAST(name)                                                       \
-	{ #name, (PyCFunction)(void (*)(void))fm_py_memory_##name,             \
-	  METH_FASTCALL | METH_KEYWORDS, NULL }
+	{                                                                      \
+#name, (PyCFunction)(void (*)(void))fm_py_memory_##name,       \
+			METH_FASTCALL | METH_KEYWORDS, NULL                    \
+	}
 
 static PyMethodDef fm_py_memory_methods[] = {
 	FM_PY_FAST(read),
@@ -462,8 +462,8 @@ static PyType_Spec fm_py_memory_spec = {
 
 int fm_py_memory_init(PyObject *module, struct fm_py_state *state)
 {
-	PyObject *type = PyType_FromModuleAndSpec(module, &fm_py_memory_spec,
-						  NULL);
+	PyObject *type =
+		PyType_FromModuleAndSpec(module, &fm_py_memory_spec, NULL);
 
 	if (!type)
 		return -1;

@@ -47,9 +47,8 @@ static PyStructSequence_Desc fm_py_stats_desc = {
 	.n_in_sequence = FM_ARRAY_SIZE(fm_py_stats_fields) - 1,
 };
 
-static PyTypeObject *fm_py_add_type(PyObject *module,
-				    PyStructSequence_Desc *desc,
-				    const char *name)
+static PyTypeObject *
+fm_py_add_type(PyObject *module, PyStructSequence_Desc *desc, const char *name)
 {
 	PyTypeObject *type = PyStructSequence_NewType(desc);
 
@@ -67,8 +66,8 @@ static PyTypeObject *fm_py_add_type(PyObject *module,
 
 int fm_py_types_init(PyObject *module, struct fm_py_state *state)
 {
-	state->segment_type = fm_py_add_type(module, &fm_py_segment_desc,
-					     "Segment");
+	state->segment_type =
+		fm_py_add_type(module, &fm_py_segment_desc, "Segment");
 	if (!state->segment_type)
 		return -1;
 	state->stats_type = fm_py_add_type(module, &fm_py_stats_desc, "Stats");
@@ -111,8 +110,8 @@ static PyObject *fm_py_segment(struct fm_py_state *state,
 	PyObject *items[FM_ARRAY_SIZE(fm_py_segment_fields) - 1];
 
 	if (segment->has_physical_address)
-		physical_address = PyLong_FromUnsignedLongLong(
-			segment->physical_address);
+		physical_address =
+			PyLong_FromUnsignedLongLong(segment->physical_address);
 	else
 		Py_INCREF(Py_None);
 	items[0] = PyLong_FromUnsignedLongLong(segment->address);
@@ -120,8 +119,8 @@ static PyObject *fm_py_segment(struct fm_py_state *state,
 	items[2] = physical_address;
 	items[3] = PyLong_FromUnsignedLongLong(segment->file_offset);
 	items[4] = PyLong_FromUnsignedLongLong(segment->file_size);
-	items[5] = PyUnicode_InternFromString(
-		fm_py_segment_kind(memory, segment));
+	items[5] =
+		PyUnicode_InternFromString(fm_py_segment_kind(memory, segment));
 	items[6] = PyUnicode_InternFromString(segment->map ? "mmap" : "pread");
 	return fm_py_fill(state->segment_type, items, FM_ARRAY_SIZE(items));
 }
@@ -135,8 +134,8 @@ PyObject *fm_py_segments(struct fm_py_state *state,
 	if (!ret)
 		return NULL;
 	for (size_t i = 0; i < core->nr_segments; i++) {
-		PyObject *segment = fm_py_segment(state, memory,
-						  &core->segments[i]);
+		PyObject *segment =
+			fm_py_segment(state, memory, &core->segments[i]);
 
 		if (!segment) {
 			Py_DECREF(ret);

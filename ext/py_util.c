@@ -89,8 +89,8 @@ static Py_ssize_t fm_py_find_name(const struct fm_py_signature *signature,
 				  PyObject *name)
 {
 	for (Py_ssize_t i = 0; signature->names[i]; i++) {
-		if (PyUnicode_CompareWithASCIIString(
-			    name, signature->names[i]) == 0)
+		if (PyUnicode_CompareWithASCIIString(name,
+						     signature->names[i]) == 0)
 			return i;
 	}
 	return -1;

@@ -78,8 +78,8 @@ static struct fm_extent *fm_extents_create(const struct fm_segment *segments,
 					   uint64_t address_mask, bool physical,
 					   size_t *nr_ret)
 {
-	struct fm_extent *extents = malloc((nr_segments + 1) *
-					   sizeof(*extents));
+	struct fm_extent *extents =
+		malloc((nr_segments + 1) * sizeof(*extents));
 	bool sorted = true;
 	size_t n = 0;
 
@@ -93,8 +93,8 @@ static struct fm_extent *fm_extents_create(const struct fm_segment *segments,
 		    (physical && !segments[i].has_physical_address))
 			continue;
 		extents[n].first = first;
-		extents[n].last = fm_range_last(first, segments[i].size,
-						address_mask);
+		extents[n].last =
+			fm_range_last(first, segments[i].size, address_mask);
 		extents[n].segment = i;
 		if (n > 0 && extents[n - 1].first > first)
 			sorted = false;
@@ -220,8 +220,7 @@ int fm_segment_index_init(struct fm_segment_index *index,
 	if (!firsts)
 		return fm_error_no_memory(err);
 	for (size_t i = 0; i < nr_pieces; i++) {
-		fm_piece_set_map_last(&pieces[i],
-				      &segments[pieces[i].segment]);
+		fm_piece_set_map_last(&pieces[i], &segments[pieces[i].segment]);
 		firsts[i] = pieces[i].first;
 	}
 

@@ -23,12 +23,11 @@
 static uint64_t fm_translate_entry_to_host(const struct fm_mmu *mmu,
 					   uint64_t entry)
 {
-	const bool host_is_little_endian = __BYTE_ORDER__ ==
-					   __ORDER_LITTLE_ENDIAN__;
+	const bool host_is_little_endian =
+		__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 
-	return mmu->is_little_endian == host_is_little_endian ?
-		       entry :
-		       bswap_64(entry);
+	return mmu->is_little_endian == host_is_little_endian ? entry :
+								bswap_64(entry);
 }
 
 static bool fm_translate_is_leaf(const struct fm_mmu *mmu, uint64_t entry,
@@ -56,11 +55,10 @@ int fm_translate(const struct fm_mmu *mmu, fm_translate_read_fn *read,
 	if (FM_UNLIKELY(!fm_mmu_translates(mmu, address)))
 		return fm_error_fault(err, FM_FAULT_UNMAPPED, address, 0);
 	while (level-- > 0) {
-		unsigned int shift = mmu->page_shift +
-				     mmu->table_shift * level;
+		unsigned int shift = mmu->page_shift + mmu->table_shift * level;
 		uint64_t offset_mask = (UINT64_C(1) << shift) - 1;
-		uint64_t index = (address >> shift) &
-				 ((UINT64_C(1) << index_bits) - 1);
+		uint64_t index =
+			(address >> shift) & ((UINT64_C(1) << index_bits) - 1);
 		uint64_t entry, physical;
 
 		if (!fm_add_u64(table, 8 * index, &physical))

@@ -24,7 +24,9 @@ static const struct {
 	size_t offset;
 } fm_vmcoreinfo_fields[] = {
 #define FM_FIELD(name, base, member)                                           \
-	{ name, base, offsetof(struct fm_vmcoreinfo, member) }
+	{                                                                      \
+		name, base, offsetof(struct fm_vmcoreinfo, member)             \
+	}
 	FM_FIELD("PAGESIZE", 0, page_size),
 	FM_FIELD("SYMBOL(swapper_pg_dir)", 16, swapper_pg_dir),
 	FM_FIELD("NUMBER(phys_base)", 0, phys_base),

@@ -75,9 +75,10 @@ static void test_fault_gives_an_address_in_the_missing_page(void)
 
 	check();
 	for (size_t size = 1; size < sizeof(buf); size += size < 600 ? 1 : 97) {
-		for (size_t before = 0; before <= size; before += 1 + size / 5) {
-			const unsigned char *address = fm_fault_guard_copy(
-				buf, end - before, size);
+		for (size_t before = 0; before <= size;
+		     before += 1 + size / 5) {
+			const unsigned char *address =
+				fm_fault_guard_copy(buf, end - before, size);
 
 			if (before == size)
 				CHECK(!address);

@@ -75,8 +75,10 @@ static const struct {
 	  "A ffffffffffffff00-ffffffffffffffff",
 	  "A ffffffffffffff00-ffffffffffffffff", UINT64_MAX },
 	{ "overlapping at the last byte",
-	  "A fffffffffffffff0-ffffffffffffffff, B ffffffffffffffff-ffffffffffffffff",
-	  "A fffffffffffffff0-fffffffffffffffe, B ffffffffffffffff-ffffffffffffffff",
+	  "A fffffffffffffff0-ffffffffffffffff, B "
+	  "ffffffffffffffff-ffffffffffffffff",
+	  "A fffffffffffffff0-fffffffffffffffe, B "
+	  "ffffffffffffffff-ffffffffffffffff",
 	  UINT64_MAX },
 	{ "32 bits: cut at the end", "A fffffff0-100000010",
 	  "A fffffff0-ffffffff", UINT32_MAX },
@@ -93,9 +95,8 @@ static void test_situations(void)
 		struct fm_error err;
 		char text[1024];
 
-		REQUIRE(!fm_segment_index_init(&index, segments, n,
-					       situations[i].mask, false,
-					       &err));
+		REQUIRE(!fm_segment_index_init(
+			&index, segments, n, situations[i].mask, false, &err));
 		print(&index, text);
 		if (strcmp(text, situations[i].pieces)) {
 			fprintf(stderr, "%s: got %s, want %s\n",
@@ -143,7 +144,9 @@ static void test_empty_segment_holds_nothing(void)
 static void test_offset_past_the_end_of_64_bits_is_no_offset(void)
 {
 	struct fm_segment segments[] = {
-		{ .address = 0, .size = 0x40, .file_size = 0x40,
+		{ .address = 0,
+		  .size = 0x40,
+		  .file_size = 0x40,
 		  .file_offset = UINT64_MAX - 0xf },
 		{ .address = 0x10, .size = 0x10, .file_size = 0x10 },
 	};
@@ -163,7 +166,10 @@ static void test_mapped_part_of_a_piece(void)
 	static const unsigned char bytes[0x30];
 	/* 0x30 bytes of 0x40 are mapped; B covers 0x10 to 0x1f. */
 	struct fm_segment segments[] = {
-		{ .address = 0, .size = 0x40, .file_size = 0x40, .map = bytes,
+		{ .address = 0,
+		  .size = 0x40,
+		  .file_size = 0x40,
+		  .map = bytes,
 		  .map_size = 0x30 },
 		{ .address = 0x10, .size = 0x10, .file_size = 0x10 },
 	};
@@ -209,8 +215,8 @@ static void check_against_model(const struct fm_segment *segments, size_t n,
 
 		held += want >= 0;
 		if (!piece) {
-			uint64_t gap = fm_segment_index_gap_last(&index,
-								 address);
+			uint64_t gap =
+				fm_segment_index_gap_last(&index, address);
 
 			CHECK_EQUAL(want, -1);
 			CHECK(gap >= address);
@@ -287,7 +293,9 @@ static void test_70000_segments(void)
 static void test_physical_addresses_only_where_there_are_any(void)
 {
 	struct fm_segment segments[] = {
-		{ .address = 0x1000, .size = 0x10, .physical_address = 0x50,
+		{ .address = 0x1000,
+		  .size = 0x10,
+		  .physical_address = 0x50,
 		  .has_physical_address = true },
 		{ .address = 0x2000, .size = 0x10, .physical_address = 0x50 },
 	};
@@ -312,6 +320,7 @@ static const struct test_case cases[] = {
 	{ "random segments against a model",
 	  test_random_segments_against_the_model },
 	{ "70,000 segments", test_70000_segments },
-	{ "physical addresses", test_physical_addresses_only_where_there_are_any },
+	{ "physical addresses",
+	  test_physical_addresses_only_where_there_are_any },
 };
 TEST_MAIN("test_segment_index", cases)
