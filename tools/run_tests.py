@@ -33,6 +33,7 @@ def run_pytest(*args: str) -> Counts:
         report = os.path.join(directory, "report.xml")
         code = subprocess.call(
             [sys.executable, "-m", "pytest", *args, f"--junitxml={report}"]
+            + ["-o", "junit_family=xunit1"]
         )
         try:
             suites = ET.parse(report).getroot().iter("testsuite")

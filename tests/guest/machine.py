@@ -75,7 +75,7 @@ class Guest:
         command: str,
         *,
         timeout: float,
-        memory: int = 2048,
+        memory: int = 1024,
         env: Dict[str, str] = {},
         share: Optional[Path] = None,
     ) -> None:
@@ -121,8 +121,10 @@ class Guest:
         arguments += ["-smp", "2", "-m", str(memory), "-display", "none"]
         arguments += ["-serial", f"file:{self.console_file}"]
         arguments += ["-kernel", str(self.kernel.image), "-initrd", str(initramfs)]
-        # A panic resets the machine, and a reset ends the emulator.
-        arguments += ["-append", "console=ttyS0 panic=-1 oops=panic loglevel=4"]
+        # A panic resets the machine, and a reset ends the emulator. Slab caches keep
+        # their names, so that tests can tell whose objects are whose.
+        options = "console=ttyS0 panic=-1 oops=panic loglevel=4 slab_nomerge"
+        arguments += ["-append", options]
         arguments += ["-object", "rng-random,id=rng,filename=/dev/urandom"]
         arguments += ["-device", "virtio-rng-pci,rng=rng"]
         for tag, path, options in (

@@ -163,7 +163,8 @@ def test_workload_prints_the_same_with_and_without_the_plugin(
     record_property("mapped_reads", int(mapped.group(1)))
 
 
-RANDOM_READS = 100_000
+# Of the first dump more: there all virtual addresses are translated.
+RANDOM_READS = {"vmcore": 1_000_000, "vmcore-paging": 200_000}
 
 
 def disagreements(one, other, all_reads):
@@ -194,9 +195,10 @@ def test_most_of_each_kind_of_memory_can_be_read(alone, known_places):
 
 
 def test_random_reads_give_the_same_bytes_or_the_same_fault(
-    alone, attached, known_places, record_property
+    alone, attached, name, known_places, record_property
 ):
-    all_reads = list(reads.random_reads(known_places, RAM, RANDOM_READS, seed=1))
+    number = RANDOM_READS[name]
+    all_reads = reads.random_reads(known_places, RAM, number, seed=1)
     before = drgn_fastmem.attach(attached).stats.mapped_reads
     differences, kinds = disagreements(alone, attached, all_reads)
     assert not differences, [
@@ -204,26 +206,22 @@ def test_random_reads_give_the_same_bytes_or_the_same_fault(
         for read in differences[:10]
     ]
     # Both happen often, and it was ours that answered.
-    assert kinds["value"] > RANDOM_READS // 2
-    assert kinds["fault"] > RANDOM_READS // 20
+    assert kinds["value"] > number // 2
+    assert kinds["fault"] > number // 20
     assert drgn_fastmem.attach(attached).stats.mapped_reads - before > kinds["value"]
     for kind, number in kinds.items():
         record_property(kind, number)
 
 
-def test_memory_without_drgn_gives_the_same_bytes_at_physical_addresses(
+def test_memory_without_drgn_gives_the_same_bytes_or_the_same_fault(
     alone, path, known_places
 ):
-    all_reads = [
-        read
-        for read in reads.random_reads(known_places, RAM, RANDOM_READS, seed=2)
-        if read.physical
-    ]
-    assert len(all_reads) > RANDOM_READS // 10
+    all_reads = reads.random_reads(known_places, RAM, 100_000, seed=2)
     with drgn_fastmem.open(path) as mem:
         differences, kinds = disagreements(alone, mem, all_reads)
     assert not differences, differences[:10]
-    assert kinds["value"] and kinds["fault"]
+    assert kinds["value"] > 50_000
+    assert kinds["fault"] > 5_000
 
 
 class TestTheComparisonCanFail:

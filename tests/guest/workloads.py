@@ -3,7 +3,7 @@
 
 """Five scripts over drgn's own helpers, such as people write. Each yields lines.
 
-    python -m tests.guest.workloads NAME [--dump FILE] --vmlinux FILE
+    python -m tests.guest.workloads NAME... [--dump FILE] --vmlinux FILE
 
 Without --dump the target is the running kernel. There most of memory changes while
 it is read, so with --still only that is listed which nobody changes: tasks that are
@@ -76,16 +76,16 @@ def tasks(prog: Program, still: bool) -> Iterator[str]:
         yield " ".join(line)
 
 
-# Of these no object is made or freed while a guest's tests run: mounts, and the
-# inodes of tmpfs.
-STILL_CACHES = ("mnt_cache", "shmem_inode_cache")
+# In this one no object is made or freed once a guest is up.
+STILL_CACHE = "Acpi-Operand"
 
 
 def slab(prog: Program, still: bool) -> Iterator[str]:
     if still:
-        names = STILL_CACHES
+        names = (STILL_CACHE,)
     else:
-        names = (*STILL_CACHES, "dentry", "task_struct", "kmalloc-64", "filp")
+        names = (STILL_CACHE, "mnt_cache", "shmem_inode_cache", "dentry", "task_struct")
+        names += ("kmalloc-64", "filp")
         for cache in for_each_slab_cache(prog):
             usage = slab_cache_usage(cache)
             yield (
@@ -223,14 +223,16 @@ def open_program(dump: Optional[str], vmlinux: str) -> Program:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.guest.workloads")
-    parser.add_argument("name", choices=WORKLOADS)
+    parser.add_argument("names", nargs="+", choices=WORKLOADS, metavar="NAME")
     parser.add_argument("--dump", help="default: the running kernel")
     parser.add_argument("--vmlinux", required=True)
     parser.add_argument("--still", action="store_true", help="only what stays as it is")
     args = parser.parse_args()
     prog = open_program(args.dump, args.vmlinux)
-    for line in WORKLOADS[args.name](prog, args.still):
-        print(line)
+    for name in args.names:
+        print(f"== {name}")
+        for line in WORKLOADS[name](prog, args.still):
+            print(line)
 
 
 if __name__ == "__main__":

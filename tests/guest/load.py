@@ -1,28 +1,27 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 # Copyright (c) 2026 The drgn-fastmem authors
 
-"""Runs in the guest that is dumped: makes processes, threads and a warm dentry
-cache, says so in the share, and waits to be dumped. Needs only the standard library.
+"""Runs in a guest: makes processes, threads and a warm dentry cache that stay as
+they are, says so with a file "ready" in a directory, and waits to be dumped or killed.
+Needs only the standard library.
 """
 
+import argparse
 import ctypes
 import os
 import socket
 import subprocess
-import sys
 import threading
 import time
 
-PROCESSES = 300
-FILES = 24_000
 FILES_IN_DIRECTORY = 100
 PR_SET_NAME = 15  # include/uapi/linux/prctl.h
 
 
-def make_processes() -> None:
+def make_processes(count: int) -> None:
     """Asleep in a pipe, in a socket, in poll, or on a timer."""
     libc = ctypes.CDLL(None, use_errno=True)
-    for number in range(PROCESSES):
+    for number in range(count):
         pid = os.fork()
         if pid:
             continue
@@ -41,10 +40,10 @@ def make_processes() -> None:
         os._exit(1)
 
 
-def make_files(directory: str) -> None:
+def make_files(directory: str, count: int) -> None:
     os.mkdir(directory)
     subprocess.run(["mount", "-t", "tmpfs", "warm", directory], check=True)
-    for number in range(FILES):
+    for number in range(count):
         folder, name = divmod(number, FILES_IN_DIRECTORY)
         path = f"{directory}/folder-{folder}"
         if name == 0:
@@ -62,9 +61,13 @@ def make_files(directory: str) -> None:
 
 
 def main() -> None:
-    share = sys.argv[1]
-    make_processes()
-    make_files("/run/warm")
+    parser = argparse.ArgumentParser(prog="python -m tests.guest.load")
+    parser.add_argument("directory")
+    parser.add_argument("--processes", type=int, default=300)
+    parser.add_argument("--files", type=int, default=24_000)
+    args = parser.parse_args()
+    make_processes(args.processes)
+    make_files("/run/warm", args.files)
     # Mounts, to list them.
     for number in range(20):
         directory = f"/run/mount-{number}"
@@ -73,9 +76,9 @@ def main() -> None:
             ["mount", "-t", "tmpfs", f"source-{number}", directory], check=True
         )
     time.sleep(1)
-    with open(f"{share}/ready.new", "w") as file:
+    with open(f"{args.directory}/ready.new", "w") as file:
         file.write("ready\n")
-    os.rename(f"{share}/ready.new", f"{share}/ready")
+    os.rename(f"{args.directory}/ready.new", f"{args.directory}/ready")
     time.sleep(10**6)
 
 
