@@ -31,6 +31,9 @@ else:
     hypothesis.settings.register_profile(
         "default", derandomize=True, max_examples=600, **common
     )
+    hypothesis.settings.register_profile(
+        "quick", derandomize=True, max_examples=60, **common
+    )
     hypothesis.settings.register_profile("thorough", max_examples=20_000, **common)
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
@@ -84,7 +87,8 @@ def run_python():
     to come to its end; returns the CompletedProcess with text output."""
 
     def run(code, *args, env={}, check=True, timeout=60, **kwargs):
-        environment = {**os.environ, "PYTHONPATH": str(TESTS), **env}
+        path = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **env}
         environment = {k: v for k, v in environment.items() if v is not None}
         process = subprocess.run(
             [sys.executable, "-c", code, *map(str, args)],

@@ -5,7 +5,8 @@
 fails, and end with what they counted together: "N passed, N failed, N skipped".
 
 Parts: ``python`` (tests/, against the installed package), ``c`` (the plain C
-library, and again under sanitizers), ``guest`` (real kernels and their dumps).
+library, and again under sanitizers), ``guest`` (real kernels and their dumps),
+``sanitized`` (what tests/c/python-asan.sh runs under sanitizers).
 """
 
 import os
@@ -82,6 +83,14 @@ def main(parts: "list[str]") -> int:
             counts = run_c()
         elif part == "guest":
             counts = run_pytest("tests/guest")
+        elif part == "sanitized":
+            os.environ["HYPOTHESIS_PROFILE"] = "quick"
+            counts = run_pytest(
+                "tests/test_lifetime.py",
+                "tests/test_open_bad_input.py",
+                "tests/test_translate.py",
+                "tests/test_oracle.py",
+            )
         else:
             sys.exit(f"there is no part {part!r}")
         print(f"{part}: {counts.passed} passed, {counts.failed} failed, "
