@@ -18,8 +18,8 @@
 #define FM_MMU_MAX_LEVELS 5
 
 struct fm_mmu {
-	/* For messages: "x86-64, 4 levels". */
-	const char *name;
+	/* For people: "x86-64, 4 levels". */
+	char name[40];
 	/* log2 of the page, of the entries of a table and of the entries of
 	 * the root table, in which the walk begins. */
 	uint8_t page_shift, table_shift, root_shift;

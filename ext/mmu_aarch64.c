@@ -11,6 +11,8 @@
  * Architecture".
  */
 
+#include <stdio.h>
+
 #include "mmu.h"
 
 /* D8.3.1: bits 1:0 are 3 for a table, and for a page in the last table; 1 for
@@ -22,25 +24,15 @@ static const struct fm_mmu fm_mmu_aarch64 = {
 	.page_mask = 0x3,  .page_value = 0x3,
 };
 
-static const struct {
-	uint64_t page_size;
-	uint8_t page_shift;
-	const char *name;
-} fm_mmu_aarch64_granules[] = {
-	{ UINT64_C(1) << 12, 12, "aarch64, 4 KiB granule" },
-	{ UINT64_C(1) << 14, 14, "aarch64, 16 KiB granule" },
-	{ UINT64_C(1) << 16, 16, "aarch64, 64 KiB granule" },
-};
-
 static bool fm_mmu_aarch64_granule(struct fm_mmu *mmu,
 				   const struct fm_vmcoreinfo *info)
 {
-	for (size_t i = 0; i < FM_ARRAY_SIZE(fm_mmu_aarch64_granules); i++) {
+	static const uint8_t shifts[] = { 12, 14, 16 };
+
+	for (size_t i = 0; i < FM_ARRAY_SIZE(shifts); i++) {
 		if (info->page_size.is_set &&
-		    info->page_size.value ==
-			    fm_mmu_aarch64_granules[i].page_size) {
-			mmu->page_shift = fm_mmu_aarch64_granules[i].page_shift;
-			mmu->name = fm_mmu_aarch64_granules[i].name;
+		    info->page_size.value == UINT64_C(1) << shifts[i]) {
+			mmu->page_shift = shifts[i];
 			/* A table is one page of 8-byte entries. */
 			mmu->table_shift = mmu->page_shift - 3;
 			return true;
@@ -120,5 +112,8 @@ bool fm_mmu_aarch64_init(struct fm_mmu *mmu, const struct fm_vmcoreinfo *info,
 	mmu->root_shift = (table_bits - 1) % mmu->table_shift + 1;
 	mmu->first_high = UINT64_MAX << va_bits;
 	fm_mmu_aarch64_address_bits(mmu, va_bits);
+	snprintf(mmu->name, sizeof(mmu->name),
+		 "aarch64, %u KiB granule, %u bits",
+		 (1u << mmu->page_shift) / 1024, (unsigned int)va_bits);
 	return true;
 }

@@ -10,6 +10,8 @@
  * 2, 7.10.1 (the encryption bit).
  */
 
+#include <stdio.h>
+
 #include "mmu.h"
 
 /*
@@ -22,7 +24,6 @@
 
 /* With 4 levels; a fifth changes what fm_mmu_x86_64_init sets. */
 static const struct fm_mmu fm_mmu_x86_64 = {
-	.name = "x86-64, 4 levels",
 	.page_shift = 12,
 	.table_shift = 9,
 	.root_shift = 9,
@@ -48,9 +49,10 @@ bool fm_mmu_x86_64_init(struct fm_mmu *mmu, const struct fm_vmcoreinfo *info,
 
 	*mmu = fm_mmu_x86_64;
 	if (info->pgtable_l5_enabled.is_set && info->pgtable_l5_enabled.value) {
-		mmu->name = "x86-64, 5 levels";
 		mmu->nr_levels = 5;
 	}
+	snprintf(mmu->name, sizeof(mmu->name), "x86-64, %u levels",
+		 mmu->nr_levels);
 	/* Canonical addresses repeat their highest bit (SDM volume 1, 3.3.7.1).
 	 */
 	sign_bit = mmu->page_shift + mmu->table_shift * mmu->nr_levels - 1;

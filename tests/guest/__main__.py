@@ -27,9 +27,11 @@ def main() -> int:
                 kernel = kernels.get(series)
                 print(f"{series}: {kernel.release} {kernel.version} {kernel.directory}")
         elif args.command == "dump":
-            from . import dump
+            from . import dump, small
 
             dump.make()
+            for name in small.chosen():
+                small.make(name)
         else:
             from . import machine
 
@@ -41,17 +43,14 @@ def main() -> int:
             sys.stdout.write(result.output)
             return result.status
     except Exception as e:
-        if not isinstance(e, (kernels.FetchError, _guest_error())):
+        from . import machine, monitor
+
+        expected = kernels.FetchError, machine.GuestError, monitor.MonitorError
+        if not isinstance(e, expected):
             raise
         print(e, file=sys.stderr)
         return 1
     return 0
-
-
-def _guest_error() -> type:
-    from . import machine
-
-    return machine.GuestError
 
 
 if __name__ == "__main__":

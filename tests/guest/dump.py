@@ -7,19 +7,17 @@ vmcore: QEMU's dump-guest-memory without paging, RAM as it lies physically.
 vmcore-paging: the same moment with paging, a program header for each run of virtual
 addresses. vmlinux: what the kernel was built as. guest.json: what they are; it is
 written last, so where it is the rest is complete.
-
-The protocol is QMP (QEMU 7.2, docs/interop/qmp-spec.txt and qapi/dump.json).
 """
 
 import json
 import shlex
-import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any, Dict, NamedTuple
+from typing import NamedTuple
 
 from . import kernels, machine
+from .monitor import Monitor
 
 DIRECTORY = machine.CHECKOUT / "build" / "guest"
 SERIES = "6.1"
@@ -44,40 +42,6 @@ DUMPS = Dumps(
 )
 
 
-class _Monitor:
-    """QEMU's side of a QMP socket."""
-
-    def __init__(self, path: Path, timeout: float) -> None:
-        self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(timeout)
-        self._socket.connect(str(path))
-        self._lines = self._socket.makefile("rw")
-        self._message()
-        self.command("qmp_capabilities")
-
-    def _message(self) -> Dict[str, Any]:
-        line = self._lines.readline()
-        if not line:
-            raise machine.GuestError("the emulator closed its monitor")
-        return json.loads(line)
-
-    def command(self, name: str, **arguments: Any) -> Any:
-        request = {"execute": name, "arguments": arguments}
-        self._lines.write(json.dumps(request) + "\n")
-        self._lines.flush()
-        while True:
-            message = self._message()
-            if "error" in message:
-                raise machine.GuestError(f"{name}: {message['error']['desc']}")
-            # Others are events.
-            if "return" in message:
-                return message["return"]
-
-    def close(self) -> None:
-        self._lines.close()
-        self._socket.close()
-
-
 def are_made() -> bool:
     try:
         about = json.loads(DUMPS.about.read_text())
@@ -99,7 +63,7 @@ def make() -> Dumps:
     started = time.monotonic()
     with machine.Guest(kernel, command, timeout=300, memory=MEMORY) as guest:
         guest.wait_for_file("ready")
-        monitor = _Monitor(guest.monitor, timeout=120)
+        monitor = Monitor(guest.monitor, timeout=120)
         monitor.command("stop")
         for path, paging in ((DUMPS.vmcore, False), (DUMPS.vmcore_paging, True)):
             temporary = path.with_name(path.name + ".new")

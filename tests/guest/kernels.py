@@ -3,9 +3,10 @@
 
 """Debian's stock kernels, fetched with apt and unpacked into a cache.
 
-For each series one kernel is kept: its image, its vmlinux with DWARF, and the few
+For each flavour one kernel is kept: its image, its vmlinux with DWARF, and the few
 modules that a guest loads. A kernel that is in the cache is used as it is, without
-the network, even when the archive has a newer one by now. Nothing is installed.
+the network, even when the archive has a newer one by now. Nothing is installed, and
+the packages of another architecture are found without telling the system of it.
 """
 
 import contextlib
@@ -20,12 +21,31 @@ import tempfile
 from pathlib import Path
 from typing import Iterator, List, NamedTuple, Tuple
 
-# 6.1 is the kernel of bookworm; bookworm-security has 6.12 too.
+# 6.1 is the kernel of bookworm; bookworm-security has 6.12 too. Of these the tests
+# that run in a guest boot the generic x86-64 kernels.
 SERIES = ("6.1", "6.12")
 
-# What a guest loads, without what these depend on: 9p for the host's files, overlay
-# to write over them, qemu_fw_cfg to tell QEMU where the VMCOREINFO note is.
-MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "qemu_fw_cfg")
+
+class Flavour(NamedTuple):
+    series: str
+    architecture: str  # of Debian
+    suffix: str  # of the release
+    # What a guest loads, without what these depend on.
+    modules: Tuple[str, ...]
+
+
+# 9p for the host's files, overlay to write over them, qemu_fw_cfg to tell QEMU where
+# the VMCOREINFO note is. The cloud flavours have no 9p.
+_GENERIC = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "qemu_fw_cfg")
+_DUMPED = ("qemu_fw_cfg",)
+
+FLAVOURS = {
+    "6.1": Flavour("6.1", "amd64", "amd64", _GENERIC),
+    "6.12": Flavour("6.12", "amd64", "amd64", _GENERIC),
+    "6.1-cloud-arm64": Flavour("6.1", "arm64", "cloud-arm64", _DUMPED),
+    "6.12-cloud-arm64": Flavour("6.12", "arm64", "cloud-arm64", _DUMPED),
+    "6.12-arm64-16k": Flavour("6.12", "arm64", "arm64-16k", _DUMPED),
+}
 
 # Raised when what is kept in the cache changes.
 LAYOUT = 1
@@ -36,7 +56,7 @@ class FetchError(Exception):
 
 
 class Kernel(NamedTuple):
-    series: str
+    name: str  # of the flavour
     release: str  # uname -r
     version: str  # of the Debian package
     directory: Path
@@ -72,42 +92,42 @@ def chosen_series() -> Tuple[str, ...]:
     return chosen or SERIES
 
 
-def get(series: str) -> Kernel:
-    """The kernel of a series, fetched if it is not in the cache.
+def get(name: str) -> Kernel:
+    """The kernel of a flavour, fetched if it is not in the cache.
 
     :raises FetchError: if it can't be had.
     """
-    if series not in SERIES:
-        raise ValueError(f"there is no kernel {series!r}, only {', '.join(SERIES)}")
-    directory = cache_directory() / "kernels" / series
+    if name not in FLAVOURS:
+        raise ValueError(f"there is no kernel {name!r}, only {', '.join(FLAVOURS)}")
+    directory = cache_directory() / "kernels" / name
     try:
-        return _load(series, directory)
+        return _load(name, directory)
     except (OSError, ValueError, KeyError):
         pass
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _locked(directory.parent / "lock"):
         # Another process may have fetched it meanwhile.
         try:
-            return _load(series, directory)
+            return _load(name, directory)
         except (OSError, ValueError, KeyError):
             pass
-        for old in directory.parent.glob(f".{series}.*"):
+        for old in directory.parent.glob(f".{name}.*"):
             shutil.rmtree(old)
         with tempfile.TemporaryDirectory(
-            prefix=f".{series}.", dir=directory.parent
+            prefix=f".{name}.", dir=directory.parent
         ) as work:
-            new = _fetch(series, Path(work))
+            new = _fetch(FLAVOURS[name], Path(work))
             if directory.exists():
                 shutil.rmtree(directory)
             new.rename(directory)
-        return _load(series, directory)
+        return _load(name, directory)
 
 
-def _load(series: str, directory: Path) -> Kernel:
+def _load(name: str, directory: Path) -> Kernel:
     about = json.loads((directory / "kernel.json").read_text())
     if about["layout"] != LAYOUT:
         raise ValueError("made by another version of this program")
-    kernel = Kernel(series, about["release"], about["version"], directory)
+    kernel = Kernel(name, about["release"], about["version"], directory)
     if not kernel.image.is_file() or not kernel.vmlinux.is_file():
         raise ValueError("incomplete")
     return kernel
@@ -142,23 +162,65 @@ def _run(*command: "str | Path", **kwargs) -> str:
         )
 
 
-def _available(series: str) -> List[Tuple[str, str, str]]:
+class Apt:
+    """apt's commands for the packages of one architecture."""
+
+    def __init__(self, architecture: str) -> None:
+        self._options: List[str] = []
+        self.may_update = os.geteuid() == 0
+        if architecture == _run("dpkg", "--print-architecture").strip():
+            return
+        # With lists of its own, which anybody may update.
+        self.may_update = True
+        state = cache_directory() / f"apt-{architecture}"
+        for name in ("lists/partial", "cache/archives/partial"):
+            (state / name).mkdir(parents=True, exist_ok=True)
+        (state / "status").touch()
+        for option in (
+            f"APT::Architecture={architecture}",
+            f"APT::Architectures={architecture}",
+            f"Dir::State::Lists={state}/lists",
+            f"Dir::State::status={state}/status",
+            f"Dir::Cache={state}/cache",
+        ):
+            self._options += ["-o", option]
+
+    def cache(self, *words: str) -> str:
+        return _run("apt-cache", *self._options, *words)
+
+    def update(self) -> None:
+        _run("apt-get", *self._options, "-qq", "update")
+
+    def download(self, directory: Path, *packages: str) -> None:
+        command = ["apt-get", *self._options, "download", *packages]
+        try:
+            _run(*command, cwd=directory)
+        except FetchError:
+            # The list of packages may be older than the archive.
+            if not self.may_update:
+                raise
+            self.update()
+            _run(*command, cwd=directory)
+
+
+def _available(apt: Apt, flavour: Flavour) -> List[Tuple[str, str, str]]:
     """(version, release, package) of each image that has a debug package of the
     same version."""
-    # The generic flavour: neither cloud, which has no 9p, nor rt.
-    pattern = rf"linux-image-({re.escape(series)}\.[0-9.]+[-+~.a-z0-9]*-amd64)(-dbg)?"
+    series = re.escape(flavour.series)
+    pattern = rf"linux-image-({series}\.[0-9.]+[-+~.a-z0-9]*-{flavour.suffix})(-dbg)?"
     names = []
-    for line in _run(
-        "apt-cache", "search", "--names-only", f"^linux-image-{re.escape(series)}"
+    for line in apt.cache(
+        "search", "--names-only", f"^linux-image-{series}"
     ).splitlines():
         name = line.split()[0]
-        match = re.fullmatch(pattern, name)
-        if match and not re.search(r"-(rt|cloud)-", name):
+        if re.fullmatch(pattern, name) and not (
+            re.search(r"-(rt|cloud)-", name) and "cloud" not in flavour.suffix
+        ):
             names.append(name)
     if not names:
         return []
     versions = set()
-    for line in _run("apt-cache", "madison", *names).splitlines():
+    for line in apt.cache("madison", *names).splitlines():
         words = [word.strip() for word in line.split("|")]
         if len(words) == 3 and words[2].endswith("Packages"):
             versions.add((words[0], words[1]))
@@ -180,31 +242,32 @@ def _newest(available: List[Tuple[str, str, str]]) -> Tuple[str, str, str]:
     return max(available, key=functools.cmp_to_key(order))
 
 
-def _fetch(series: str, work: Path) -> Path:
-    available = _available(series)
-    if not available and os.geteuid() == 0:
-        _run("apt-get", "update", "-qq")
-        available = _available(series)
+def _fetch(flavour: Flavour, work: Path) -> Path:
+    apt = Apt(flavour.architecture)
+    available = _available(apt, flavour)
+    if not available and apt.may_update:
+        apt.update()
+        available = _available(apt, flavour)
     if not available:
         raise FetchError(
-            f"apt knows no linux-image-{series}.*-amd64 with a debug package of the "
-            "same version; is this Debian 12 with bookworm-security, and was "
-            "'apt-get update' run?"
+            f"apt knows no linux-image-{flavour.series}.*-{flavour.suffix} with a debug "
+            "package of the same version; is this Debian 12 with bookworm-security, and "
+            "was 'apt-get update' run?"
         )
     version, release, package = _newest(available)
     print(
-        f"fetching Debian's kernel {release} {version} (1 GB, once, into "
+        f"fetching Debian's kernel {release} {version} (up to 1 GB, once, into "
         f"{work.parent})",
         flush=True,
     )
-    _download(work, f"{package}={version}", f"{package}-dbg={version}")
+    apt.download(work, f"{package}={version}", f"{package}-dbg={version}")
     (image_deb,) = work.glob(f"{package}_*.deb")
     (debug_deb,) = work.glob(f"{package}-dbg_*.deb")
     _run("dpkg-deb", "-x", image_deb, work / "image")
     new = work / "new"
     new.mkdir()
     shutil.copy(work / "image" / "boot" / f"vmlinuz-{release}", new / "vmlinuz")
-    _copy_modules(work / "image", release, new / "modules")
+    _copy_modules(work / "image", release, flavour.modules, new / "modules")
     _unpack_vmlinux(debug_deb, release, new / "vmlinux")
     (new / "kernel.json").write_text(
         json.dumps({"layout": LAYOUT, "release": release, "version": version}) + "\n"
@@ -212,21 +275,28 @@ def _fetch(series: str, work: Path) -> Path:
     return new
 
 
-def _download(work: Path, *packages: str) -> None:
-    try:
-        _run("apt-get", "download", *packages, cwd=work)
-    except FetchError:
-        # The list of packages may be older than the archive.
-        if os.geteuid() != 0:
-            raise
-        _run("apt-get", "update", "-qq")
-        _run("apt-get", "download", *packages, cwd=work)
+def busybox(architecture: str) -> Path:
+    """A static busybox of an architecture, fetched if it is not in the cache."""
+    path = cache_directory() / f"busybox-{architecture}"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        apt = Apt(architecture)
+        with tempfile.TemporaryDirectory(dir=path.parent) as work:
+            if apt.may_update and not apt.cache("madison", "busybox-static"):
+                apt.update()
+            apt.download(Path(work), "busybox-static")
+            (deb,) = Path(work).glob("busybox-static_*.deb")
+            _run("dpkg-deb", "-x", deb, f"{work}/unpacked")
+            os.rename(f"{work}/unpacked/bin/busybox", path)
+    return path
 
 
-def _copy_modules(root: Path, release: str, destination: Path) -> None:
+def _copy_modules(
+    root: Path, release: str, names: Tuple[str, ...], destination: Path
+) -> None:
     _run("depmod", "-b", root, release)
     paths: List[str] = []
-    for name in MODULES:
+    for name in names:
         for line in _run(
             "modprobe", "-d", root, "-S", release, "--show-depends", name
         ).splitlines():

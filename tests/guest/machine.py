@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Dict, NamedTuple, Optional
+from typing import Dict, NamedTuple, Optional, Sequence
 
 from .kernels import Kernel
 
@@ -39,18 +39,18 @@ class Result(NamedTuple):
     seconds: float
 
 
-def _initramfs(kernel: Kernel, path: Path) -> None:
-    busybox = shutil.which("busybox")
-    if busybox is None:
-        raise GuestError("busybox is needed for the initramfs: install busybox-static")
+def make_initramfs(
+    busybox: Path, init: Path, modules: Sequence[Path], path: Path
+) -> None:
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         (root / "bin").mkdir()
         shutil.copy(busybox, root / "bin" / "busybox")
-        shutil.copy(HERE / "init.sh", root / "init")
+        (root / "bin" / "busybox").chmod(0o755)
+        shutil.copy(init, root / "init")
         (root / "init").chmod(0o755)
         (root / "modules").mkdir()
-        for module in kernel.modules:
+        for module in modules:
             shutil.copy(module, root / "modules")
         names = sorted(str(p.relative_to(root)) for p in root.rglob("*"))
         with open(path, "wb") as out:
@@ -101,13 +101,17 @@ class Guest:
                 "qemu-system-x86_64 is needed to boot a kernel: install qemu-system-x86"
             )
         initramfs = self.directory / "initramfs"
-        _initramfs(self.kernel, initramfs)
+        busybox = shutil.which("busybox")
+        if busybox is None:
+            raise GuestError("busybox is needed: install busybox-static")
+        modules = self.kernel.modules
+        make_initramfs(Path(busybox), HERE / "init.sh", modules, initramfs)
         environment = {
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/tmp",
             "LC_ALL": "C.UTF-8",
             "GUEST_VMLINUX": str(self.kernel.vmlinux),
-            "GUEST_SERIES": self.kernel.series,
+            "GUEST_SERIES": self.kernel.name,
             # The host's files can't be written, and the overlay is memory.
             "PYTHONDONTWRITEBYTECODE": "1",
             **env,

@@ -6,15 +6,16 @@
 A place is a range (address, size) of one kind. Where they are is asked of drgn alone.
 """
 
+import collections
 import random
-from typing import Dict, Iterator, List, NamedTuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple
 
 from drgn import Program
 from drgn.helpers.linux.cpumask import for_each_possible_cpu
-from drgn.helpers.linux.mm import for_each_vmap_area
+from drgn.helpers.linux.mm import for_each_vmap_area, pfn_to_page, phys_to_virt
 from drgn.helpers.linux.module import for_each_module, module_address_regions
 
-from compare import Read
+from compare import Outcome, Read, outcome
 
 PAGE = 4096
 VM_IOREMAP = 1  # include/linux/vmalloc.h
@@ -31,9 +32,11 @@ class Range(NamedTuple):
 Places = Dict[str, List[Range]]
 
 
-def ram(prog: Program, size: int) -> List[Range]:
-    """The direct map of RAM up to a physical address, which a test knows."""
-    return [Range(prog["page_offset_base"].value_() + PAGE, size - PAGE)]
+def ram(prog: Program, physical: Range) -> List[Range]:
+    """The direct map of RAM, whose physical addresses a test knows. Without the first
+    page, which x86 does not map."""
+    start = phys_to_virt(prog, physical.address + PAGE).value_()
+    return [Range(start, physical.size - PAGE)]
 
 
 def text(prog: Program) -> List[Range]:
@@ -47,7 +50,7 @@ def vmalloc(prog: Program) -> List[Range]:
     for area in for_each_vmap_area(prog):
         vm = area.vm
         if vm and not vm.flags.value_() & VM_IOREMAP and vm.nr_pages.value_():
-            size = vm.nr_pages.value_() * PAGE
+            size = vm.nr_pages.value_() * prog["PAGE_SIZE"].value_()
             found.append(Range(area.va_start.value_(), size))
     return found
 
@@ -61,14 +64,17 @@ def modules(prog: Program) -> List[Range]:
     ]
 
 
-def vmemmap(prog: Program, ram_size: int) -> List[Range]:
-    count = ram_size // PAGE
-    struct_page = prog.type("struct page").size
-    return [Range(prog["vmemmap_base"].value_(), count * struct_page)]
+def vmemmap(prog: Program, physical: Range) -> List[Range]:
+    page_size = prog["PAGE_SIZE"].value_()
+    start, end = (
+        pfn_to_page(prog, address // page_size).value_()
+        for address in (physical.address, physical.address + physical.size)
+    )
+    return [Range(start, end - start)]
 
 
 def percpu(prog: Program) -> List[Range]:
-    """The static part; it begins at 0 in the kernel's image (x86-64)."""
+    """The static part. On x86-64 it begins at 0 in the kernel's image."""
     start, end = (
         prog.symbol(name).address for name in ("__per_cpu_start", "__per_cpu_end")
     )
@@ -78,13 +84,13 @@ def percpu(prog: Program) -> List[Range]:
     ]
 
 
-def places(prog: Program, ram_size: int) -> Places:
+def places(prog: Program, physical: Range) -> Places:
     return {
-        "ram": ram(prog, ram_size),
+        "ram": ram(prog, physical),
         "text": text(prog),
         "vmalloc": vmalloc(prog),
         "modules": modules(prog),
-        "vmemmap": vmemmap(prog, ram_size),
+        "vmemmap": vmemmap(prog, physical),
         "percpu": percpu(prog),
     }
 
@@ -107,20 +113,23 @@ def crossing(generator: random.Random, ranges: List[Range]) -> Range:
 
 
 def random_reads(
-    places: Places, ram_size: int, count: int, seed: int
+    places: Places, ram: Range, count: int, seed: int, tags: bool = False
 ) -> Iterator[Read]:
-    """Of all kinds, virtual and physical, good and bad."""
+    """Of all kinds, virtual and physical, good and bad. With tags, some addresses have
+    a top byte that aarch64 ignores."""
     generator = random.Random(seed)
     virtual = list(places.values())
     everything = [range_ for ranges in virtual for range_ in ranges]
     methods = {1: "read_u8", 2: "read_u16", 4: "read_u32", 8: "read_u64"}
-    physical = [Range(0, ram_size)]
+    physical = [ram]
     for _ in range(count):
         what = generator.random()
         if what < 0.35:
             # Small integers are what most scripts read.
             size = generator.choice((1, 2, 4, 8))
             address = random_range(generator, generator.choice(virtual), 1).address
+            if tags and generator.random() < 0.2:
+                address = address & 2**56 - 1 | generator.getrandbits(8) << 56
             yield Read(methods[size], address)
         elif what < 0.5:
             yield Read("read", *random_range(generator, generator.choice(virtual), 8192))
@@ -138,7 +147,7 @@ def random_reads(
             address = generator.choice(
                 (
                     NOT_CANONICAL,
-                    ram_size + 2**32,
+                    ram.address + ram.size + 2**32,
                     2**63 + generator.getrandbits(62),
                     generator.getrandbits(64),
                     # The hole below the kernel's half.
@@ -149,3 +158,18 @@ def random_reads(
             size = generator.choice((1, 8, 100, PAGE))
             yield Read("read", address, size, generator.random() < 0.3)
 
+
+def disagreements(
+    one: Any, other: Any, all_reads: Iterable[Read]
+) -> Tuple[List[Tuple[Read, Outcome, Outcome]], "collections.Counter[str]"]:
+    """(read, expected, found) where they differ; how often each kind of outcome was
+    expected."""
+    differences = []
+    kinds: "collections.Counter[str]" = collections.Counter()
+    for read in all_reads:
+        expected = outcome(one, read)
+        kinds[expected.kind] += 1
+        found = outcome(other, read)
+        if found != expected:
+            differences.append((read, expected, found))
+    return differences, kinds

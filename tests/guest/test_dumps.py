@@ -23,7 +23,7 @@ from compare import Outcome, Read, outcome
 from . import dump, machine, reads, workloads
 
 NAMES = ("vmcore", "vmcore-paging")
-RAM = dump.MEMORY << 20
+RAM = reads.Range(0, dump.MEMORY << 20)
 
 
 @pytest.fixture(scope="session", params=NAMES)
@@ -167,18 +167,6 @@ def test_workload_prints_the_same_with_and_without_the_plugin(
 RANDOM_READS = {"vmcore": 1_000_000, "vmcore-paging": 200_000}
 
 
-def disagreements(one, other, all_reads):
-    """(reads on which they differ, how often each kind of outcome was seen)"""
-    differences = []
-    kinds = collections.Counter()
-    for read in all_reads:
-        expected = outcome(one, read)
-        kinds[expected.kind] += 1
-        if outcome(other, read) != expected:
-            differences.append(read)
-    return differences, kinds
-
-
 @pytest.fixture(scope="session")
 def known_places(alone):
     return reads.places(alone, RAM)
@@ -200,11 +188,8 @@ def test_random_reads_give_the_same_bytes_or_the_same_fault(
     number = RANDOM_READS[name]
     all_reads = reads.random_reads(known_places, RAM, number, seed=1)
     before = drgn_fastmem.attach(attached).stats.mapped_reads
-    differences, kinds = disagreements(alone, attached, all_reads)
-    assert not differences, [
-        f"{read}: {outcome(alone, read)}, not {outcome(attached, read)}"
-        for read in differences[:10]
-    ]
+    differences, kinds = reads.disagreements(alone, attached, all_reads)
+    assert not differences, differences[:10]
     # Both happen often, and it was ours that answered.
     assert kinds["value"] > number // 2
     assert kinds["fault"] > number // 20
@@ -218,7 +203,7 @@ def test_memory_without_drgn_gives_the_same_bytes_or_the_same_fault(
 ):
     all_reads = reads.random_reads(known_places, RAM, 100_000, seed=2)
     with drgn_fastmem.open(path) as mem:
-        differences, kinds = disagreements(alone, mem, all_reads)
+        differences, kinds = reads.disagreements(alone, mem, all_reads)
     assert not differences, differences[:10]
     assert kinds["value"] > 50_000
     assert kinds["fault"] > 5_000
@@ -228,7 +213,7 @@ class TestTheComparisonCanFail:
     """The same reads, put to drgn alone and to drgn with a defect: over
     half of RAM lies a segment that is a little wrong."""
 
-    START, SIZE = 64 << 20, RAM // 2
+    START, SIZE = 64 << 20, RAM.size // 2
 
     @pytest.fixture
     def some_reads(self, known_places):
@@ -255,7 +240,7 @@ class TestTheComparisonCanFail:
         prog = with_defect(
             lambda address, count, offset, physical: alone.read(address, count, True)
         )
-        assert disagreements(alone, prog, some_reads)[0] == []
+        assert reads.disagreements(alone, prog, some_reads)[0] == []
 
     def test_with_one_wrong_bit_a_page(self, alone, with_defect, some_reads):
         def answer(address, count, offset, physical):
@@ -264,8 +249,8 @@ class TestTheComparisonCanFail:
                 data[index] ^= 1
             return bytes(data)
 
-        found = disagreements(alone, with_defect(answer), some_reads)[0]
-        assert any(self.in_it(read) for read in found)
+        found = reads.disagreements(alone, with_defect(answer), some_reads)[0]
+        assert any(self.in_it(read) for read, _, _ in found)
 
     def test_with_a_fault_a_byte_too_late(self, alone, with_defect, some_reads):
         last = self.START + self.SIZE - 1
@@ -279,4 +264,4 @@ class TestTheComparisonCanFail:
         read = Read("read", last - 8, 16, True)
         assert outcome(alone, read).kind == "value"
         assert outcome(prog, read) == Outcome("fault", last + 1)
-        assert disagreements(alone, prog, [read, *some_reads])[0]
+        assert reads.disagreements(alone, prog, [read, *some_reads])[0]

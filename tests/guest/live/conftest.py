@@ -62,15 +62,16 @@ def mem(attached):
 
 
 @pytest.fixture(scope="session")
-def ram_size():
+def ram():
     """Up to where there is RAM: a guest's is in one piece, below any hole."""
     with drgn_fastmem.open() as mem:
-        return max(s.physical_address + s.size for s in mem.segments if s.kind == "ram")
+        end = max(s.physical_address + s.size for s in mem.segments if s.kind == "ram")
+    return reads.Range(0, end)
 
 
 @pytest.fixture(scope="session")
-def known_places(alone, ram_size):
-    return reads.places(alone, ram_size)
+def known_places(alone, ram):
+    return reads.places(alone, ram)
 
 
 @pytest.fixture(scope="session")

@@ -90,10 +90,10 @@ def test_memory_without_drgn_has_the_same_bytes_of(
 
 
 def test_random_reads_give_the_same_bytes_or_the_same_fault(
-    alone, plain, attached, another, mem, known_places, ram_size
+    alone, plain, attached, another, mem, known_places, ram
 ):
     before = mem.stats.reads
-    all_reads = reads.random_reads(known_places, ram_size, 20_000, seed=11)
+    all_reads = reads.random_reads(known_places, ram, 20_000, seed=11)
     differences, kinds, changed = compare_still(
         alone, plain, (attached, another), all_reads
     )
