@@ -4,7 +4,9 @@
 """Page tables of other kinds than those of test_dumps.py: the same random reads and
 the same scripts, on each dump that small.py makes."""
 
+import collections
 import json
+import re
 
 import drgn_fastmem
 import pytest
@@ -103,3 +105,50 @@ def test_the_comparison_finds_a_root_that_is_a_page_off(alone, dump, known_place
     few = [read for read, _ in zip(all_reads, range(1000))]
     assert reads.disagreements(alone, alone, few)[0] == []
     assert len(reads.disagreements(alone, Shifted(), few)[0]) > 300
+
+
+def leaf(prog, translation, address):
+    """(bytes that the leaf entry maps, the entry), or 0 bytes; walked by hand with drgn alone.
+
+    aarch64 only; Arm ARM (DDI 0487), D8.3.
+    """
+    kib, bits = map(int, re.findall(r"(\d+) (?:KiB|bits)", translation))
+    page_shift = kib.bit_length() + 9
+    root = prog.symbol("swapper_pg_dir").address - prog["kimage_voffset"].value_()
+    levels = -(-(bits - page_shift) // (page_shift - 3))
+    table = root
+    for level in reversed(range(levels)):
+        shift = page_shift + level * (page_shift - 3)
+        top = bits if level == levels - 1 else shift + page_shift - 3
+        index = (address & (1 << top) - 1) >> shift
+        entry = prog.read_u64(table + index * 8, True)
+        if not entry & 1:
+            # KFENCE's guard pages, for one.
+            return 0, entry
+        if level == 0 or not entry & 2:
+            return 1 << shift, entry
+        table = entry & (1 << 48) - (1 << page_shift)
+    raise AssertionError("no leaf")
+
+
+CONTIGUOUS = 1 << 52
+
+
+def test_direct_map_is_in_blocks_and_contiguous_ranges_where_that_is_meant(
+    alone, dump, known_places, record_property
+):
+    if "aarch64" not in dump.name:
+        pytest.skip("x86-64 has no contiguous entries")
+    (ram,) = known_places["ram"]
+    # RAM is far below 2**48, so the entries need none of LPA2's high bits.
+    leaves = collections.Counter()
+    for offset in range(0, ram.size, 1 << 20):
+        size, entry = leaf(alone, dump.variant.translation, ram.address + offset)
+        leaves[size, bool(size and entry & CONTIGUOUS)] += 1
+    record_property("leaves", str(leaves))
+    blocks = sum(n for (size, _), n in leaves.items() if size > 1 << 16)
+    contiguous = sum(n for (_, is_contiguous), n in leaves.items() if is_contiguous)
+    if dump.name.endswith("-blocks"):
+        assert blocks > 300 and contiguous > 100, leaves
+    else:
+        assert blocks < 100, leaves
