@@ -26,6 +26,7 @@ help:
 	@echo "make fuzz        fuzz the ELF reader for a minute"
 	@echo "make guest-dump  dumps of a real kernel in build/guest"
 	@echo "make guest-test  tests on real kernels and on those dumps"
+	@echo "make guest-test-all  the same on dumps of every page table geometry (GBs)"
 	@echo "make bench       benchmarks against drgn"
 	@echo "make dist        sdist and wheel, each tried in a clean venv"
 	@echo "make format      clang-format"
@@ -61,6 +62,7 @@ c-test:
 
 asan: build
 	$(MAKE) -C tests/c asan
+	tests/c/python-asan.sh
 
 fuzz:
 	$(MAKE) -C tests/c fuzz
@@ -73,11 +75,14 @@ guest-test: build
 	@$(PACKAGES) tests/guest/packages.txt
 	$(PY) tools/run_tests.py guest
 
-guest-test-all: guest-test
+guest-test-all:
+	GUEST_DUMPS=all $(MAKE) guest-test
 
 bench: build
-	$(PY) benchmarks/bench_read.py
-	$(PY) benchmarks/bench_attach.py
+	@$(PY) -c 'import pyperf' 2>/dev/null || $(PY) -m pip install -q '.[bench]'
+	@status=0; for name in read attach dump; do \
+		$(PY) benchmarks/bench_$$name.py || status=1; \
+	done; exit $$status
 
 dist: build
 	tools/check-dist.sh $(PYTHON)

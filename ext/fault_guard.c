@@ -19,8 +19,8 @@
  * 4. A handler that was put on top of ours, and that restores "the previous
  *    one" (ours) and raises the signal again, as faulthandler does
  *    (Modules/faulthandler.c, CPython 3.9 to 3.13), must not send it in
- *    circles: a signal that this process sent itself right after we passed
- *    one on gets the default action.
+ *    circles: a signal that this process sent itself while the handler that
+ *    we passed one on to ran gets the default action.
  */
 
 #include <errno.h>
@@ -42,8 +42,16 @@ static struct {
 	size_t nr_previous;
 } fm_fault_guard = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
-/* This thread passed a signal on to another handler. */
+/* This thread passed a signal on to another handler, which has not returned, or
+ * has left another one pending. */
 static __thread volatile sig_atomic_t fm_fault_guard_passed_on;
+
+static bool fm_fault_guard_is_pending(int signum)
+{
+	sigset_t pending;
+
+	return !sigpending(&pending) && sigismember(&pending, signum) == 1;
+}
 
 static void fm_fault_guard_default(int signum, bool synchronous)
 {
@@ -84,6 +92,9 @@ static void fm_fault_guard_pass_on(int signum, siginfo_t *info, void *context)
 		previous->sa_sigaction(signum, info, context);
 	else
 		previous->sa_handler(signum);
+	/* What the handler raised waits for our return, as the signal is
+	 * blocked here. */
+	fm_fault_guard_passed_on = fm_fault_guard_is_pending(signum);
 }
 
 static void fm_fault_guard_handler(int signum, siginfo_t *info, void *context)

@@ -116,6 +116,17 @@ class TestClosing:
                 1 / 0
         assert mem.closed
 
+    def test_inside_of_a_with_block(self, core_file):
+        with fm.open(core_file(CORE)) as mem:
+            assert mem.read(0x10000, 8) == DATA[:8]
+            mem.close()
+            with pytest.raises(ValueError, match="closed"):
+                mem.read(0x10000, 8)
+        assert mem.closed
+        with pytest.raises(ValueError, match="closed"):
+            with mem:
+                raise AssertionError("a closed memory was entered")
+
     @WAYS
     def test_leaves_the_programs_that_it_is_attached_to(self, child, way):
         child(
@@ -282,6 +293,25 @@ class TestAttaching:
         )
 
     @WAYS
+    def test_a_program_that_holds_itself_is_collected_with_its_memory(self, child, way):
+        child(
+            """
+            gc.disable()
+            before = sorted(os.listdir("/proc/self/fd")), mappings()
+            prog = program()
+            mem = attach(prog)
+            prog.cache["itself"] = prog
+            prog.cache["mem"] = mem
+            del prog, mem
+            # Only the collector finds it.
+            assert sorted(os.listdir("/proc/self/fd")) != before[0]
+            gc.collect()
+            assert (sorted(os.listdir("/proc/self/fd")), mappings()) == before
+            """,
+            way,
+        )
+
+    @WAYS
     def test_leaks_neither_descriptors_nor_mappings(self, child, way):
         child(
             """
@@ -346,7 +376,8 @@ class TestAttaching:
                     pass
                 else:
                     raise AssertionError("attached")
-            other = drgn.Program(drgn.Platform(drgn.Architecture.PPC64, drgn.PlatformFlags(0)))
+            platform = drgn.Platform(drgn.Architecture.PPC64, drgn.PlatformFlags(0))
+            other = drgn.Program(platform)
             with fm.open(path) as mem:
                 try:
                     fm.attach(other, mem)
@@ -489,11 +520,52 @@ class TestSignals:
         [
             "faulthandler.enable(); prog = program(); mem = attach(prog)",
             "prog = program(); mem = attach(prog)",
-            "prog = program(); fm.open(path); faulthandler.enable(); mem = attach(prog)",
+            "prog = program(); fm.open(path); faulthandler.enable(); "
+            "mem = attach(prog)",
         ],
     )
     def test_a_cut_file_is_a_fault_whoever_handles_signals(self, child, order):
         child(order + "\n" + textwrap.dedent(self.CUT))
+
+    def test_a_handler_put_on_top_is_noticed_after_1024_reads(self, child):
+        # Between this and the last attach or open nothing tells us of it.
+        code = """
+            prog = program()
+            mem = attach(prog)
+            faulthandler.enable()
+            for _ in range(1024):
+                mem.read_u8(0x10000)
+        """
+        child(textwrap.dedent(code) + textwrap.dedent(self.CUT))
+
+    @pytest.mark.parametrize("order", ["before", "after"])
+    def test_sigbus_of_others_still_reaches_a_python_handler(self, child, order):
+        code = f"""
+            order = {order!r}
+            def handler(signum, frame):
+                print("handled", signum == signal.SIGBUS, flush=True)
+            if order == "before":
+                signal.signal(signal.SIGBUS, handler)
+            prog = program()
+            mem = attach(prog)
+            if order == "after":
+                signal.signal(signal.SIGBUS, handler)
+                fm.open(path)
+            for _ in range(3):
+                os.kill(os.getpid(), signal.SIGBUS)
+        """
+        code = textwrap.dedent(code) + textwrap.dedent(self.CUT)
+        output = child(code + "os.kill(os.getpid(), signal.SIGBUS)\n")
+        assert output == "handled True\n" * 4
+
+    def test_sigbus_that_is_ignored_stays_ignored(self, child):
+        code = """
+            signal.signal(signal.SIGBUS, signal.SIG_IGN)
+            prog = program()
+            mem = attach(prog)
+            os.kill(os.getpid(), signal.SIGBUS)
+        """
+        child(textwrap.dedent(code) + textwrap.dedent(self.CUT))
 
     def test_sigbus_of_others_still_reaches_their_handler(self, run_python, core_file):
         # faulthandler's, which says so and dies of it.
@@ -514,6 +586,21 @@ with open(sys.argv[2], "w+b") as file:
         assert result.returncode == -7
         assert result.stdout == f"{DATA[0]}\n"
         assert "Bus error" in result.stderr
+
+    def test_faulthandler_above_and_below_ours_is_not_a_circle(
+        self, run_python, core_file
+    ):
+        code = """
+import faulthandler, os, signal, sys
+import drgn_fastmem as fm
+mem = fm.open(sys.argv[1])
+faulthandler.enable()
+again = fm.open(sys.argv[1])
+os.kill(os.getpid(), signal.SIGBUS)
+"""
+        result = run_python(code, core_file(CORE), check=False)
+        assert result.returncode == -7
+        assert result.stderr.count("Bus error") == 1
 
     def test_sigbus_of_others_without_a_handler_kills(self, run_python, core_file):
         code = """

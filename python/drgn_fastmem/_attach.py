@@ -3,6 +3,7 @@
 
 """Attaching a Memory to a drgn Program."""
 
+import functools
 import logging
 from typing import TYPE_CHECKING, Optional
 
@@ -28,6 +29,28 @@ def _check_platform(prog: "drgn.Program", mem: _core.Memory) -> None:
             raise ValueError("the program and the memory are of different platforms")
 
 
+@functools.lru_cache(maxsize=None)
+def _callables_can_fault() -> bool:
+    """Whether the FaultError of a callable reaches whoever reads.
+
+    drgn 0.0.22 makes a plain Exception of it, except in ``Program.read``.
+    """
+    import drgn
+
+    def fault(address: int, count: int, offset: int, physical: bool) -> bytes:
+        raise drgn.FaultError("a fault", address)
+
+    prog = drgn.Program(drgn.host_platform)
+    prog.add_memory_segment(0, 1, fault, False)
+    try:
+        prog.read_u8(0)
+    except drgn.FaultError:
+        return True
+    except Exception:
+        pass
+    return False
+
+
 def attach(
     prog: "drgn.Program",
     mem: Optional[_core.Memory] = None,
@@ -40,7 +63,9 @@ def attach(
 
     Every range that the program headers of the file describe, virtual and
     physical, is answered by ``mem`` from then on, and if ``mem`` translates
-    addresses, so is every other virtual address; the rest stays drgn's. What
+    addresses, so is every other virtual address; the rest stays drgn's. (With
+    a drgn that loses the faults of a callable, 0.0.22 for one, what the file
+    does not hold stays drgn's too.) What
     drgn needs lives as long as ``prog``, whatever happens to the Memory that
     is returned. If ``prog`` is attached already, nothing changes.
 
@@ -56,6 +81,8 @@ def attach(
 
     if not isinstance(prog, drgn.Program):
         raise TypeError(f"expected a drgn.Program, not {type(prog).__name__}")
+    if mem is not None and not isinstance(mem, _core.Memory):
+        raise TypeError(f"expected a Memory, not {type(mem).__name__}")
     attached = _core.attached(prog)
     if attached is not None:
         if mem is not None and mem is not attached[0]:
@@ -68,14 +95,14 @@ def attach(
         import _drgn
 
         try:
-            _core.attach(prog, mem, _drgn.__file__)
+            _core.attach(prog, mem, _drgn.__file__, True)
             return mem
         except ValueError as e:
             # An older drgn, or a build that keeps its symbols to itself.
             if _core.attached(prog) is not None:
                 raise
             logger.debug("no native callback: %s", e)
-    _core.attach(prog, mem, None)
+    _core.attach(prog, mem, None, _callables_can_fault())
     return mem
 
 

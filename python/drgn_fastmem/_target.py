@@ -38,8 +38,10 @@ def open(
     :param translate: ``"auto"``: walk the page tables for virtual addresses
         that no segment holds, where the kernel's MMU is known and physical
         memory is mapped or in a dump; ``"never"``.
-    :raises OSError: if the file can't be opened, or mapped with ``"always"``.
-    :raises ValueError: if it is not an ELF core file.
+    :raises OSError: if the file can't be opened or read, or mapped with
+        ``"always"``.
+    :raises ValueError: if it is not an ELF core file (dumps of other kinds,
+        FIFOs and character devices are not), or an option makes no sense.
     """
     if isinstance(path, bool):
         raise TypeError("path must be a path or a file descriptor, not bool")
