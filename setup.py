@@ -3,6 +3,7 @@
 
 """The extension module; everything else is in pyproject.toml."""
 
+import glob
 import shlex
 import subprocess
 import sys
@@ -81,6 +82,8 @@ setup(
             "drgn_fastmem._core",
             SOURCES,
             include_dirs=["ext"],
+            # Else a build directory that is there already hides their changes.
+            depends=sorted(glob.glob("ext/*.h")),
             define_macros=[("_GNU_SOURCE", "1")],
             extra_compile_args=[
                 "-std=gnu11",

@@ -279,6 +279,49 @@ bool fm_memory_next_range(const struct fm_memory *memory, bool physical,
 	return !(*cursor)++;
 }
 
+/* The last address of piece up to which it can be read; false if none can. */
+static bool fm_memory_readable_last(const struct fm_memory *memory,
+				    const struct fm_piece *piece,
+				    uint64_t file_size, uint64_t *last)
+{
+	uint64_t in_file = 0;
+
+	if (piece->file_offset < file_size)
+		in_file = fm_min_u64(piece->file_size,
+				     file_size - piece->file_offset);
+	if (in_file > piece->last - piece->first ||
+	    (memory->zero_fill && in_file == piece->file_size))
+		*last = piece->last;
+	else if (in_file)
+		*last = piece->first + in_file - 1;
+	else
+		return false;
+	return true;
+}
+
+bool fm_memory_next_readable_range(const struct fm_memory *memory,
+				   bool physical, uint64_t file_size,
+				   size_t *cursor, uint64_t *first,
+				   uint64_t *last)
+{
+	const struct fm_segment_index *index = &memory->indexes[physical];
+	bool found = false;
+
+	while (*cursor < index->nr_pieces) {
+		const struct fm_piece *piece = &index->pieces[*cursor];
+
+		if (found && piece->first != *last + 1)
+			break;
+		(*cursor)++;
+		if (!fm_memory_readable_last(memory, piece, file_size, last))
+			continue;
+		if (!found)
+			*first = piece->first;
+		found = true;
+	}
+	return found;
+}
+
 void fm_memory_get_stats(const struct fm_memory *memory,
 			 struct fm_memory_stats *stats)
 {

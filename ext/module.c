@@ -99,7 +99,8 @@ static PyObject *fm_py_open(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef fm_py_functions[] = {
-	{ "open", fm_py_open, METH_VARARGS, NULL },
+	{ "open", fm_py_open, METH_VARARGS,
+	  "open($module, file, mmap, kernel, translate, path, /)\n--\n\n" },
 	{ NULL, NULL, 0, NULL },
 };
 

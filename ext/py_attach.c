@@ -209,9 +209,24 @@ static int fm_py_attach_native(struct fm_py_keeper *keeper, PyObject *prog,
 	return 0;
 }
 
-static int fm_py_attach_callable(struct fm_py_keeper *keeper, PyObject *prog)
+/* Where drgn loses what a callable raises, what is known to be a fault stays
+ * drgn's own. */
+static bool fm_py_next_range(const struct fm_memory *memory, bool faults,
+			     uint64_t file_size, bool physical, size_t *cursor,
+			     uint64_t *first, uint64_t *last)
+{
+	return faults ? fm_memory_next_range(memory, physical, cursor, first,
+					     last) :
+			fm_memory_next_readable_range(memory, physical,
+						      file_size, cursor, first,
+						      last);
+}
+
+static int fm_py_attach_callable(struct fm_py_keeper *keeper, PyObject *prog,
+				 bool faults)
 {
 	struct fm_memory *memory = keeper->attachment.memory;
+	uint64_t file_size = fm_source_size(memory->source);
 
 	if (fm_py_keeper_hold(keeper, prog))
 		return -1;
@@ -219,8 +234,8 @@ static int fm_py_attach_callable(struct fm_py_keeper *keeper, PyObject *prog)
 		uint64_t first, last;
 		size_t cursor = 0;
 
-		while (fm_memory_next_range(memory, physical, &cursor, &first,
-					    &last)) {
+		while (fm_py_next_range(memory, faults, file_size, physical,
+					&cursor, &first, &last)) {
 			uint64_t size = last - first + 1;
 
 			/* As in drgn_api.c: 2^64 is no size. */
@@ -239,17 +254,18 @@ static int fm_py_attach_callable(struct fm_py_keeper *keeper, PyObject *prog)
 	return 0;
 }
 
-/* attach(prog, memory, library or None): lay memory over prog's own. */
+/* attach(prog, memory, library or None, whether faults of callables reach the
+ * caller): lay memory over prog's own. */
 static PyObject *fm_py_attach(PyObject *module, PyObject *args)
 {
 	struct fm_py_state *state = PyModule_GetState(module);
 	PyObject *prog, *memory_object, *library;
 	struct fm_py_memory *memory;
 	struct fm_py_keeper *keeper;
-	int ret;
+	int faults, ret;
 
-	if (!PyArg_ParseTuple(args, "OOO:attach", &prog, &memory_object,
-			      &library))
+	if (!PyArg_ParseTuple(args, "OOOp:attach", &prog, &memory_object,
+			      &library, &faults))
 		return NULL;
 	memory = fm_py_memory_check(state, memory_object);
 	if (!memory)
@@ -257,7 +273,7 @@ static PyObject *fm_py_attach(PyObject *module, PyObject *args)
 	keeper = fm_py_keeper_create(state, memory);
 	if (!keeper)
 		return NULL;
-	ret = library == Py_None ? fm_py_attach_callable(keeper, prog) :
+	ret = library == Py_None ? fm_py_attach_callable(keeper, prog, faults) :
 				   fm_py_attach_native(keeper, prog, library);
 	Py_DECREF(keeper);
 	if (ret)
@@ -294,8 +310,10 @@ static PyObject *fm_py_attached(PyObject *module, PyObject *prog)
 }
 
 static PyMethodDef fm_py_attach_functions[] = {
-	{ "attach", fm_py_attach, METH_VARARGS, NULL },
-	{ "attached", fm_py_attached, METH_O, NULL },
+	{ "attach", fm_py_attach, METH_VARARGS,
+	  "attach($module, prog, memory, library, faults, /)\n--\n\n" },
+	{ "attached", fm_py_attached, METH_O,
+	  "attached($module, prog, /)\n--\n\n" },
 	{ NULL, NULL, 0, NULL },
 };
 

@@ -267,14 +267,22 @@ static PyObject *fm_py_memory_read_c_string(PyObject *self,
 	return ret;
 }
 
-static PyObject *fm_py_memory_translate(PyObject *self,
-					PyObject *address_object)
+static PyObject *fm_py_memory_translate(PyObject *self, PyObject *const *args,
+					Py_ssize_t nargs, PyObject *kwnames)
 {
+	static const struct fm_py_signature signature = {
+		.function = "translate",
+		.names = { "address" },
+		.nr_required = 1,
+		.nr_positional = 1,
+	};
 	uint64_t address, physical;
 	struct fm_memory *memory;
 	struct fm_error err;
+	PyObject *value;
 
-	if (fm_py_address(address_object, &address))
+	if (fm_py_parse(&signature, args, nargs, kwnames, &value) ||
+	    fm_py_address(value, &address))
 		return NULL;
 	memory = fm_py_memory_open(self);
 	if (!memory)
@@ -403,26 +411,45 @@ static void fm_py_memory_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
-#define FM_PY_FAST(name)                                                       \
+/* inspect.signature() and help() take the parameters from the text. */
+#define FM_PY_DOC(name, parameters, text) name "(" parameters ")\n--\n\n" text
+
+#define FM_PY_FAST(name, parameters, text)                                     \
 	{                                                                      \
 #name, (PyCFunction)(void (*)(void))fm_py_memory_##name,       \
-			METH_FASTCALL | METH_KEYWORDS, NULL                    \
+			METH_FASTCALL | METH_KEYWORDS,                         \
+			FM_PY_DOC(#name, parameters, text)                     \
 	}
 
 static PyMethodDef fm_py_memory_methods[] = {
-	FM_PY_FAST(read),
-	FM_PY_FAST(read_into),
-	FM_PY_FAST(read_u8),
-	FM_PY_FAST(read_u16),
-	FM_PY_FAST(read_u32),
-	FM_PY_FAST(read_u64),
-	FM_PY_FAST(read_word),
-	FM_PY_FAST(read_c_string),
-	{ "translate", fm_py_memory_translate, METH_O, NULL },
-	{ "reset_stats", fm_py_memory_reset_stats, METH_NOARGS, NULL },
-	{ "close", fm_py_memory_close, METH_NOARGS, NULL },
-	{ "__enter__", fm_py_memory_enter, METH_NOARGS, NULL },
-	{ "__exit__", fm_py_memory_exit, METH_VARARGS, NULL },
+	FM_PY_FAST(read, "$self, address, size, physical=False",
+		   "Read size bytes."),
+	FM_PY_FAST(read_into, "$self, address, buffer, physical=False",
+		   "Fill buffer."),
+	FM_PY_FAST(read_u8, "$self, address, physical=False",
+		   "Read an unsigned integer of 1 byte."),
+	FM_PY_FAST(read_u16, "$self, address, physical=False",
+		   "Read an unsigned integer of 2 bytes."),
+	FM_PY_FAST(read_u32, "$self, address, physical=False",
+		   "Read an unsigned integer of 4 bytes."),
+	FM_PY_FAST(read_u64, "$self, address, physical=False",
+		   "Read an unsigned integer of 8 bytes."),
+	FM_PY_FAST(read_word, "$self, address, physical=False",
+		   "Read an unsigned integer of the target's word size."),
+	FM_PY_FAST(read_c_string,
+		   "$self, address, physical=False, *, max_size=None",
+		   "Read the bytes before the first zero byte."),
+	FM_PY_FAST(translate, "$self, address",
+		   "The physical address that a read of address reads."),
+	{ "reset_stats", fm_py_memory_reset_stats, METH_NOARGS,
+	  FM_PY_DOC("reset_stats", "$self", "Set the counters to zero.") },
+	{ "close", fm_py_memory_close, METH_NOARGS,
+	  FM_PY_DOC("close", "$self", "Close this handle.") },
+	{ "__enter__", fm_py_memory_enter, METH_NOARGS,
+	  FM_PY_DOC("__enter__", "$self", "") },
+	{ "__exit__", fm_py_memory_exit, METH_VARARGS,
+	  FM_PY_DOC("__exit__", "$self, exc_type, exc_value, traceback, /",
+		    "") },
 	{ NULL, NULL, 0, NULL },
 };
 

@@ -62,7 +62,7 @@ class Stats(NamedTuple):
     faults: int
     """Reads that ended in a fault."""
     syscalls: int
-    """System calls that were made, those of opening included."""
+    """System calls on the file, but for those that read its headers."""
     mapped_reads: int
     """Copies out of a mapping."""
     sigbus: int
@@ -133,6 +133,7 @@ class Memory:
         exc_type: Optional[Type[BaseException]],
         exc_value: Optional[BaseException],
         traceback: Optional[TracebackType],
+        /,
     ) -> None: ...
     @property
     def segments(self) -> Tuple[Segment, ...]:
@@ -170,6 +171,9 @@ def open(
     kernel: bool,
     translate: bool,
     path: Union[str, bytes],
+    /,
 ) -> Memory: ...
-def attach(prog: "drgn.Program", memory: Memory, library: Optional[str]) -> None: ...
-def attached(prog: "drgn.Program") -> Optional[Tuple[Memory, str]]: ...
+def attach(
+    prog: "drgn.Program", memory: Memory, library: Optional[str], faults: bool, /
+) -> None: ...
+def attached(prog: "drgn.Program", /) -> Optional[Tuple[Memory, str]]: ...
