@@ -30,6 +30,7 @@ SOURCES = [
     "ext/memory.c",
     "ext/memory_read.c",
     "ext/memory_string.c",
+    "ext/overlay.c",
     "ext/drgn_api.c",
     "ext/py_util.c",
     "ext/py_types.c",

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "drgn_api.h"
+#include "overlay.h"
 
 static int fm_drgn_api_symbol(void *handle, const char *name, void *slot,
 			      struct fm_error *err)
@@ -113,14 +114,12 @@ static int fm_drgn_api_add_range(struct fm_drgn_attachment *attachment,
 int fm_drgn_api_attach(struct fm_drgn_attachment *attachment,
 		       struct drgn_program *prog, struct fm_error *err)
 {
-	const struct fm_memory *memory = attachment->memory;
-
 	for (int physical = 0; physical < 2; physical++) {
+		struct fm_overlay overlay;
 		uint64_t first, last;
-		size_t cursor = 0;
 
-		while (fm_memory_next_range(memory, physical, &cursor, &first,
-					    &last)) {
+		fm_overlay_init(&overlay, attachment->memory, physical, false);
+		while (fm_overlay_next(&overlay, &first, &last)) {
 			if (fm_drgn_api_add_range(attachment, prog, first, last,
 						  physical, err))
 				return -1;

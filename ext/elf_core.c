@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
+#include "alloc.h"
 #include "elf_core.h"
 
 /*
@@ -123,39 +124,65 @@ static int fm_elf_core_read_notes(struct fm_elf_core *core, Elf *elf,
 static void fm_elf_core_add_segment(struct fm_elf_core *core,
 				    const GElf_Phdr *phdr)
 {
-	struct fm_segment *segment = &core->segments[core->nr_segments++];
+	core->segments[core->nr_segments++] = (struct fm_segment){
+		.address = phdr->p_vaddr,
+		.size = phdr->p_memsz,
+		.physical_address = phdr->p_paddr,
+		.has_physical_address =
+			phdr->p_paddr !=
+			(core->is_64_bit ? UINT64_MAX : UINT32_MAX),
+		.file_offset = phdr->p_offset,
+		/* Bytes in the file beyond p_memsz are not memory. */
+		.file_size = fm_min_u64(phdr->p_filesz, phdr->p_memsz),
+	};
+}
 
-	segment->address = phdr->p_vaddr;
-	segment->size = phdr->p_memsz;
-	segment->physical_address = phdr->p_paddr;
-	segment->has_physical_address =
-		phdr->p_paddr != (core->is_64_bit ? UINT64_MAX : UINT32_MAX);
-	segment->file_offset = phdr->p_offset;
-	/* Bytes in the file beyond p_memsz are not memory. */
-	segment->file_size = fm_min_u64(phdr->p_filesz, phdr->p_memsz);
+static GElf_Phdr fm_elf_core_phdr(const struct fm_elf_core *core,
+				  const Elf_Data *data, size_t i)
+{
+	const Elf32_Phdr *phdr;
+
+	if (core->is_64_bit)
+		return ((const Elf64_Phdr *)data->d_buf)[i];
+	phdr = &((const Elf32_Phdr *)data->d_buf)[i];
+	return (GElf_Phdr){
+		.p_type = phdr->p_type,
+		.p_flags = phdr->p_flags,
+		.p_offset = phdr->p_offset,
+		.p_vaddr = phdr->p_vaddr,
+		.p_paddr = phdr->p_paddr,
+		.p_filesz = phdr->p_filesz,
+		.p_memsz = phdr->p_memsz,
+		.p_align = phdr->p_align,
+	};
 }
 
 static int fm_elf_core_read_phdrs(struct fm_elf_core *core, Elf *elf,
-				  bool *taskstruct, struct fm_error *err)
+				  uint64_t phoff, bool *taskstruct,
+				  struct fm_error *err)
 {
 	bool any_physical = false;
+	Elf_Data *data;
 	size_t phnum;
 
 	if (elf_getphdrnum(elf, &phnum))
 		return fm_elf_core_error(err, "program headers can't be read");
+	if (phnum == 0)
+		return 0;
+	/* All at once: gelf_getphdr takes a lock and copies for each. libelf
+	 * fails here before it allocates if the file does not hold as many
+	 * headers as it says. */
+	data = elf_getdata_rawchunk(
+		elf, phoff, phnum * gelf_fsize(elf, ELF_T_PHDR, 1, EV_CURRENT),
+		ELF_T_PHDR);
+	if (!data)
+		return fm_elf_core_error(err, "program headers can't be read");
+	core->segments = fm_malloc_prefaulted(phnum * sizeof(*core->segments));
+	if (!core->segments)
+		return fm_error_no_memory(err);
 	for (size_t i = 0; i < phnum; i++) {
-		GElf_Phdr phdr;
+		GElf_Phdr phdr = fm_elf_core_phdr(core, data, i);
 
-		if (!gelf_getphdr(elf, i, &phdr))
-			return fm_elf_core_error(
-				err, "program headers can't be read");
-		/* Only now, when libelf has seen that the file holds as many
-		 * headers as it says. */
-		if (!core->segments) {
-			core->segments = calloc(phnum, sizeof(*core->segments));
-			if (!core->segments)
-				return fm_error_no_memory(err);
-		}
 		if (phdr.p_type == PT_LOAD) {
 			any_physical |= phdr.p_paddr != 0;
 			fm_elf_core_add_segment(core, &phdr);
@@ -210,7 +237,7 @@ static int fm_elf_core_read(struct fm_elf_core *core, int fd,
 	core->is_64_bit = ehdr.e_ident[EI_CLASS] == ELFCLASS64;
 	core->is_little_endian = ehdr.e_ident[EI_DATA] == ELFDATA2LSB;
 	core->machine = ehdr.e_machine;
-	if (fm_elf_core_read_phdrs(core, elf, &taskstruct, err))
+	if (fm_elf_core_read_phdrs(core, elf, ehdr.e_phoff, &taskstruct, err))
 		return -1;
 	return fm_elf_core_detect_kcore(core, fd, taskstruct, err);
 }

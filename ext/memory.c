@@ -41,12 +41,43 @@ void fm_memory_put(struct fm_memory *memory)
 		fm_memory_destroy(memory);
 }
 
+/* End of the last saved byte in the file. */
+static uint64_t fm_memory_extent(const struct fm_elf_core *core)
+{
+	uint64_t extent = 0;
+
+	for (size_t i = 0; i < core->nr_segments; i++) {
+		uint64_t end;
+
+		if (!fm_add_u64(core->segments[i].file_offset,
+				core->segments[i].file_size, &end))
+			return UINT64_MAX;
+		if (end > extent)
+			extent = end;
+	}
+	return extent;
+}
+
+/* All that segments have in the file, in one piece; NULL if that is not to be
+ * had. Of /proc/kcore it would be the whole address space. */
+static const unsigned char *fm_memory_map_whole(struct fm_memory *memory,
+						uint64_t size)
+{
+	int os_errno;
+
+	return memory->core.is_kcore ?
+		       NULL :
+		       fm_source_borrow(memory->source, 0, size, &os_errno);
+}
+
 /* Borrow every segment from the source, as far as the file goes now. */
 static int fm_memory_map_segments(struct fm_memory *memory,
 				  enum fm_mmap_mode mode, struct fm_error *err)
 {
 	struct fm_elf_core *core = &memory->core;
 	uint64_t file_size = fm_source_size(memory->source);
+	uint64_t extent = fm_min_u64(fm_memory_extent(core), file_size);
+	const unsigned char *whole = fm_memory_map_whole(memory, extent);
 
 	memory->mapped_file_size = file_size;
 	for (size_t i = 0; i < core->nr_segments; i++) {
@@ -59,8 +90,12 @@ static int fm_memory_map_segments(struct fm_memory *memory,
 					  file_size - segment->file_offset);
 		if (size == 0)
 			continue;
-		segment->map = fm_source_borrow(
-			memory->source, segment->file_offset, size, &os_errno);
+		if (whole)
+			segment->map = whole + segment->file_offset;
+		else
+			segment->map = fm_source_borrow(memory->source,
+							segment->file_offset,
+							size, &os_errno);
 		if (segment->map) {
 			segment->map_size = size;
 			memory->any_mapped = true;
@@ -190,22 +225,6 @@ int fm_memory_create(struct fm_source *source, struct fm_elf_core *core,
 	return 0;
 }
 
-/* End of the last saved byte in the file. */
-static uint64_t fm_memory_extent(const struct fm_elf_core *core)
-{
-	uint64_t extent = 0;
-
-	for (size_t i = 0; i < core->nr_segments; i++) {
-		uint64_t end;
-
-		if (fm_add_u64(core->segments[i].file_offset,
-			       core->segments[i].file_size, &end) &&
-		    end > extent)
-			extent = end;
-	}
-	return extent;
-}
-
 /*
  * An open file of our own for the file behind fd, or -1. Through the link in
  * /proc, not by path: it is the same file whatever happened to its name.
@@ -266,60 +285,6 @@ int fm_memory_open(int fd, const struct fm_memory_options *options,
 		return -1;
 	source = NULL;
 	return 0;
-}
-
-bool fm_memory_next_range(const struct fm_memory *memory, bool physical,
-			  size_t *cursor, uint64_t *first, uint64_t *last)
-{
-	if (physical || !memory->translates)
-		return fm_segment_index_next_range(&memory->indexes[physical],
-						   cursor, first, last);
-	*first = 0;
-	*last = memory->address_mask;
-	return !(*cursor)++;
-}
-
-/* The last address of piece up to which it can be read; false if none can. */
-static bool fm_memory_readable_last(const struct fm_memory *memory,
-				    const struct fm_piece *piece,
-				    uint64_t file_size, uint64_t *last)
-{
-	uint64_t in_file = 0;
-
-	if (piece->file_offset < file_size)
-		in_file = fm_min_u64(piece->file_size,
-				     file_size - piece->file_offset);
-	if (in_file > piece->last - piece->first ||
-	    (memory->zero_fill && in_file == piece->file_size))
-		*last = piece->last;
-	else if (in_file)
-		*last = piece->first + in_file - 1;
-	else
-		return false;
-	return true;
-}
-
-bool fm_memory_next_readable_range(const struct fm_memory *memory,
-				   bool physical, uint64_t file_size,
-				   size_t *cursor, uint64_t *first,
-				   uint64_t *last)
-{
-	const struct fm_segment_index *index = &memory->indexes[physical];
-	bool found = false;
-
-	while (*cursor < index->nr_pieces) {
-		const struct fm_piece *piece = &index->pieces[*cursor];
-
-		if (found && piece->first != *last + 1)
-			break;
-		(*cursor)++;
-		if (!fm_memory_readable_last(memory, piece, file_size, last))
-			continue;
-		if (!found)
-			*first = piece->first;
-		found = true;
-	}
-	return found;
 }
 
 void fm_memory_get_stats(const struct fm_memory *memory,

@@ -153,24 +153,6 @@ int fm_memory_read_c_string(struct fm_memory *memory, uint64_t address,
 int fm_memory_translate(struct fm_memory *memory, uint64_t address,
 			uint64_t *physical, struct fm_error *err);
 
-/*
- * The addresses that reads may succeed at, as the fewest ranges: all of them if
- * the memory translates, else what segments cover. Used as
- * fm_segment_index_next_range.
- */
-bool fm_memory_next_range(const struct fm_memory *memory, bool physical,
-			  size_t *cursor, uint64_t *first, uint64_t *last);
-
-/*
- * The same without page tables, and without what is known to be a fault in a
- * file of file_size bytes: of what segments cover, what was saved and, in a
- * kernel's dump, what is filled with zeros.
- */
-bool fm_memory_next_readable_range(const struct fm_memory *memory,
-				   bool physical, uint64_t file_size,
-				   size_t *cursor, uint64_t *first,
-				   uint64_t *last);
-
 void fm_memory_get_stats(const struct fm_memory *memory,
 			 struct fm_memory_stats *stats);
 void fm_memory_reset_stats(struct fm_memory *memory);

@@ -14,6 +14,7 @@
  */
 
 #include "drgn_api.h"
+#include "overlay.h"
 #include "py.h"
 
 /* For T_PYSSIZET; CPython 3.12 has it in Python.h by another name. */
@@ -209,33 +210,20 @@ static int fm_py_attach_native(struct fm_py_keeper *keeper, PyObject *prog,
 	return 0;
 }
 
-/* Where drgn loses what a callable raises, what is known to be a fault stays
- * drgn's own. */
-static bool fm_py_next_range(const struct fm_memory *memory, bool faults,
-			     uint64_t file_size, bool physical, size_t *cursor,
-			     uint64_t *first, uint64_t *last)
-{
-	return faults ? fm_memory_next_range(memory, physical, cursor, first,
-					     last) :
-			fm_memory_next_readable_range(memory, physical,
-						      file_size, cursor, first,
-						      last);
-}
-
 static int fm_py_attach_callable(struct fm_py_keeper *keeper, PyObject *prog,
 				 bool faults)
 {
-	struct fm_memory *memory = keeper->attachment.memory;
-	uint64_t file_size = fm_source_size(memory->source);
-
 	if (fm_py_keeper_hold(keeper, prog))
 		return -1;
 	for (int physical = 0; physical < 2; physical++) {
+		struct fm_overlay overlay;
 		uint64_t first, last;
-		size_t cursor = 0;
 
-		while (fm_py_next_range(memory, faults, file_size, physical,
-					&cursor, &first, &last)) {
+		/* Where drgn loses what a callable raises, what is known to be
+		 * a fault stays drgn's own. */
+		fm_overlay_init(&overlay, keeper->attachment.memory, physical,
+				!faults);
+		while (fm_overlay_next(&overlay, &first, &last)) {
 			uint64_t size = last - first + 1;
 
 			/* As in drgn_api.c: 2^64 is no size. */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc.h"
 #include "cleanup.h"
 #include "segment_index.h"
 
@@ -24,6 +25,12 @@ struct fm_extent {
 struct fm_extent_heap {
 	const struct fm_extent **items;
 	size_t size;
+};
+
+/* Pieces as they are found, with room for capacity. */
+struct fm_pieces {
+	struct fm_piece *items;
+	size_t size, capacity;
 };
 
 static void fm_extent_heap_push(struct fm_extent_heap *heap,
@@ -64,22 +71,58 @@ static void fm_extent_heap_pop(struct fm_extent_heap *heap)
 	heap->items[i] = extent;
 }
 
-static int fm_extent_compare(const void *left, const void *right)
-{
-	uint64_t a = ((const struct fm_extent *)left)->first;
-	uint64_t b = ((const struct fm_extent *)right)->first;
+/*
+ * Sort by first, extents that begin together in header order: a radix sort from
+ * the lowest digit, without the digits in which none differs (some do). scratch
+ * has room for n. Returns extents or scratch, whichever holds the result. 0.6
+ * ms for the 67,000 segments of a paging dump, for which qsort takes 2.2.
+ */
+#define FM_EXTENTS_DIGIT_BITS 12
+#define FM_EXTENTS_DIGITS (1 << FM_EXTENTS_DIGIT_BITS)
 
-	return a < b ? -1 : a > b;
+static struct fm_extent *fm_extents_sort(struct fm_extent *extents,
+					 struct fm_extent *scratch, size_t n,
+					 uint64_t differing)
+{
+	/* Addresses of pages differ from bit 12 on. */
+	for (int shift = __builtin_ctzll(differing); shift < 64;
+	     shift += FM_EXTENTS_DIGIT_BITS) {
+		uint32_t starts[FM_EXTENTS_DIGITS] = { 0 }, sum = 0;
+		struct fm_extent *other = scratch;
+
+		if (!(differing >> shift & (FM_EXTENTS_DIGITS - 1)))
+			continue;
+		for (size_t i = 0; i < n; i++)
+			starts[extents[i].first >> shift &
+			       (FM_EXTENTS_DIGITS - 1)]++;
+		for (size_t i = 0; i < FM_EXTENTS_DIGITS; i++) {
+			uint32_t count = starts[i];
+
+			starts[i] = sum;
+			sum += count;
+		}
+		for (size_t i = 0; i < n; i++)
+			scratch[starts[extents[i].first >> shift &
+				       (FM_EXTENTS_DIGITS - 1)]++] = extents[i];
+		scratch = extents;
+		extents = other;
+	}
+	return extents;
 }
 
-/* The extents in order of address; how many there are in *nr_ret. */
+/*
+ * The extents in order of address, *nr_ret of them, in the allocation that is
+ * returned.
+ */
 static struct fm_extent *fm_extents_create(const struct fm_segment *segments,
 					   size_t nr_segments,
 					   uint64_t address_mask, bool physical,
 					   size_t *nr_ret)
 {
-	struct fm_extent *extents =
+	FM_AUTO_FREE struct fm_extent *extents =
 		malloc((nr_segments + 1) * sizeof(*extents));
+	FM_AUTO_FREE struct fm_extent *scratch = NULL;
+	uint64_t differing = 0;
 	bool sorted = true;
 	size_t n = 0;
 
@@ -88,23 +131,33 @@ static struct fm_extent *fm_extents_create(const struct fm_segment *segments,
 	for (size_t i = 0; i < nr_segments; i++) {
 		uint64_t first = physical ? segments[i].physical_address :
 					    segments[i].address;
+		uint64_t last;
 
 		if (segments[i].size == 0 || first > address_mask ||
 		    (physical && !segments[i].has_physical_address))
 			continue;
-		extents[n].first = first;
-		extents[n].last =
-			fm_range_last(first, segments[i].size, address_mask);
-		extents[n].segment = i;
+		last = fm_range_last(first, segments[i].size, address_mask);
+		/* Another name for the same memory: the later one wins. An x86
+		 * kernel has 65,536 for one page (espfix_64.c, Linux 6.1). */
+		if (n > 0 && extents[n - 1].first == first &&
+		    extents[n - 1].last == last)
+			n--;
+		extents[n] = (struct fm_extent){ first, last, i };
+		differing |= first ^ extents[0].first;
 		if (n > 0 && extents[n - 1].first > first)
 			sorted = false;
 		n++;
 	}
-	/* Most files have them sorted, and that is the case to be fast in. */
-	if (!sorted)
-		qsort(extents, n, sizeof(*extents), fm_extent_compare);
 	*nr_ret = n;
-	return extents;
+	/* Most files have them sorted, and that is the case to be fast in. */
+	if (sorted)
+		return FM_STEAL_PTR(extents);
+	scratch = fm_malloc_prefaulted(n * sizeof(*scratch));
+	if (!scratch)
+		return NULL;
+	return fm_extents_sort(extents, scratch, n, differing) == extents ?
+		       FM_STEAL_PTR(extents) :
+		       FM_STEAL_PTR(scratch);
 }
 
 /* The piece of segment from first to last. */
@@ -141,17 +194,46 @@ static void fm_piece_set_map_last(struct fm_piece *piece,
 			piece->last);
 }
 
+static bool fm_pieces_push(struct fm_pieces *pieces,
+			   const struct fm_piece *piece)
+{
+	if (pieces->size == pieces->capacity) {
+		size_t capacity = 2 * pieces->capacity;
+		struct fm_piece *items =
+			realloc(pieces->items, capacity * sizeof(*items));
+
+		if (!items)
+			return false;
+		pieces->items = items;
+		pieces->capacity = capacity;
+	}
+	pieces->items[pieces->size++] = *piece;
+	return true;
+}
+
+/* What ends no later than extent and comes before it in the headers is hidden
+ * by it from here on. Without this the 65,536 names that an x86 kernel has for
+ * one page (espfix_64.c) would all be in the heap. */
+static void fm_extent_heap_hide(struct fm_extent_heap *heap,
+				const struct fm_extent *extent)
+{
+	while (heap->size && heap->items[0]->segment < extent->segment &&
+	       heap->items[0]->last <= extent->last)
+		fm_extent_heap_pop(heap);
+	fm_extent_heap_push(heap, extent);
+}
+
 /*
  * Walk the addresses upwards and write down who owns them. Every start and
  * every end of an extent can begin at most one piece, so there are at most
- * twice as many pieces as extents.
+ * twice as many pieces as extents. Returns false if there is no memory.
  */
-static size_t fm_pieces_sweep(const struct fm_segment *segments,
-			      const struct fm_extent *extents,
-			      size_t nr_extents, struct fm_extent_heap *heap,
-			      struct fm_piece *pieces)
+static bool fm_pieces_sweep(const struct fm_segment *segments,
+			    const struct fm_extent *extents, size_t nr_extents,
+			    struct fm_extent_heap *heap,
+			    struct fm_pieces *pieces)
 {
-	size_t next = 0, nr_pieces = 0;
+	size_t next = 0;
 	uint64_t address = 0;
 
 	for (;;) {
@@ -163,38 +245,45 @@ static size_t fm_pieces_sweep(const struct fm_segment *segments,
 			fm_extent_heap_pop(heap);
 		if (!heap->size) {
 			if (next == nr_extents)
-				return nr_pieces;
+				return true;
 			address = extents[next].first;
 		}
 		while (next < nr_extents && extents[next].first == address)
-			fm_extent_heap_push(heap, &extents[next++]);
+			fm_extent_heap_hide(heap, &extents[next++]);
 		top = heap->items[0];
 		last = top->last;
 		if (next < nr_extents && extents[next].first <= last)
 			last = extents[next].first - 1;
 
-		previous = nr_pieces ? &pieces[nr_pieces - 1] : NULL;
+		previous =
+			pieces->size ? &pieces->items[pieces->size - 1] : NULL;
 		if (previous && previous->segment == top->segment &&
-		    previous->last + 1 == address)
+		    previous->last + 1 == address) {
 			previous->last = last;
-		else
-			pieces[nr_pieces++] =
+		} else {
+			struct fm_piece piece =
 				fm_piece_of(segments, top, address, last);
+
+			if (!fm_pieces_push(pieces, &piece))
+				return false;
+		}
 		if (last == UINT64_MAX)
-			return nr_pieces;
+			return true;
 		address = last + 1;
 	}
 }
+
+FM_DEFINE_CLEANUP(pieces, struct fm_pieces, free(value.items))
 
 int fm_segment_index_init(struct fm_segment_index *index,
 			  const struct fm_segment *segments, size_t nr_segments,
 			  uint64_t address_mask, bool physical,
 			  struct fm_error *err)
 {
-	size_t nr_extents, nr_pieces;
+	size_t nr_extents;
 	FM_AUTO_FREE struct fm_extent *extents = NULL;
 	FM_AUTO_FREE const struct fm_extent **heap_items = NULL;
-	FM_AUTO_FREE struct fm_piece *pieces = NULL;
+	FM_CLEANUP(fm_cleanup_pieces) struct fm_pieces pieces = { 0 };
 	FM_AUTO_FREE uint64_t *firsts = NULL;
 	struct fm_piece *fitted;
 
@@ -203,30 +292,37 @@ int fm_segment_index_init(struct fm_segment_index *index,
 	if (!extents)
 		return fm_error_no_memory(err);
 	heap_items = malloc((nr_extents + 1) * sizeof(*heap_items));
-	pieces = calloc(2 * nr_extents + 1, sizeof(*pieces));
-	if (!heap_items || !pieces)
+	/* Seldom more than that. */
+	pieces.capacity = nr_extents + 1;
+	pieces.items =
+		fm_malloc_prefaulted(pieces.capacity * sizeof(*pieces.items));
+	if (!heap_items || !pieces.items)
 		return fm_error_no_memory(err);
 	/* An index of nothing still has the piece that the hint points to,
 	 * and it holds no address. */
-	pieces[0].first = 1;
-	nr_pieces = fm_pieces_sweep(
-		segments, extents, nr_extents,
-		&(struct fm_extent_heap){ .items = heap_items }, pieces);
+	pieces.items[0] = (struct fm_piece){ .first = 1 };
+	if (!fm_pieces_sweep(segments, extents, nr_extents,
+			     &(struct fm_extent_heap){ .items = heap_items },
+			     &pieces))
+		return fm_error_no_memory(err);
 
-	fitted = realloc(pieces, (nr_pieces + 1) * sizeof(*pieces));
+	fitted = realloc(pieces.items,
+			 (pieces.size + 1) * sizeof(*pieces.items));
 	if (fitted)
-		pieces = fitted;
-	firsts = malloc((nr_pieces + 1) * sizeof(*firsts));
+		pieces.items = fitted;
+	firsts = malloc((pieces.size + 1) * sizeof(*firsts));
 	if (!firsts)
 		return fm_error_no_memory(err);
-	for (size_t i = 0; i < nr_pieces; i++) {
-		fm_piece_set_map_last(&pieces[i], &segments[pieces[i].segment]);
-		firsts[i] = pieces[i].first;
+	for (size_t i = 0; i < pieces.size; i++) {
+		struct fm_piece *piece = &pieces.items[i];
+
+		fm_piece_set_map_last(piece, &segments[piece->segment]);
+		firsts[i] = piece->first;
 	}
 
-	index->pieces = FM_STEAL_PTR(pieces);
+	index->nr_pieces = pieces.size;
+	index->pieces = FM_STEAL_PTR(pieces.items);
 	index->firsts = FM_STEAL_PTR(firsts);
-	index->nr_pieces = nr_pieces;
 	index->last_hit = 0;
 	return 0;
 }
@@ -283,20 +379,4 @@ uint64_t fm_segment_index_gap_last(const struct fm_segment_index *index,
 	if (index->firsts[next] <= address)
 		next++;
 	return next < index->nr_pieces ? index->firsts[next] - 1 : UINT64_MAX;
-}
-
-bool fm_segment_index_next_range(const struct fm_segment_index *index,
-				 size_t *cursor, uint64_t *first,
-				 uint64_t *last)
-{
-	size_t i = *cursor;
-
-	if (i >= index->nr_pieces)
-		return false;
-	*first = index->pieces[i].first;
-	do {
-		*last = index->pieces[i++].last;
-	} while (i < index->nr_pieces && index->pieces[i].first == *last + 1);
-	*cursor = i;
-	return true;
 }

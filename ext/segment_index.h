@@ -99,12 +99,4 @@ fm_segment_index_find(struct fm_segment_index *index, uint64_t address)
 uint64_t fm_segment_index_gap_last(const struct fm_segment_index *index,
 				   uint64_t address);
 
-/*
- * The addresses that the index covers, as the fewest ranges: call with *cursor
- * 0 first. Returns false when there are no more. first and last inclusive.
- */
-bool fm_segment_index_next_range(const struct fm_segment_index *index,
-				 size_t *cursor, uint64_t *first,
-				 uint64_t *last);
-
 #endif /* FM_SEGMENT_INDEX_H */

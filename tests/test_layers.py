@@ -21,13 +21,13 @@ EXT = CHECKOUT / "ext"
 
 # A file belongs to the layer whose prefix is the longest that fits its name.
 LAYERS = [
-    ("util", "cleanup", "error"),
+    ("util", "alloc", "cleanup", "error"),
     ("source", "fault_guard", "file_lock"),
     ("segment_index", "elf_core", "vmcoreinfo"),
     ("mmu",),
     ("translate", "tlb"),
     ("memory",),
-    ("drgn_api",),
+    ("overlay", "drgn_api"),
     ("py", "module"),
 ]
 PYTHON_LAYER = len(LAYERS) - 1

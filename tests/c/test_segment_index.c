@@ -129,15 +129,12 @@ static void test_empty_segment_holds_nothing(void)
 	struct fm_segment segment = { .address = 0 };
 	struct fm_segment_index index;
 	struct fm_error err;
-	uint64_t first, last;
-	size_t cursor = 0;
 
 	REQUIRE(!fm_segment_index_init(&index, &segment, 1, UINT64_MAX, false,
 				       &err));
 	for (uint64_t address = 0; address < 3; address++)
 		CHECK(!fm_segment_index_find(&index, address));
 	CHECK_EQUAL(fm_segment_index_gap_last(&index, 1), UINT64_MAX);
-	CHECK(!fm_segment_index_next_range(&index, &cursor, &first, &last));
 	fm_segment_index_deinit(&index);
 }
 
@@ -203,8 +200,7 @@ static void check_against_model(const struct fm_segment *segments, size_t n,
 {
 	struct fm_segment_index index;
 	struct fm_error err;
-	uint64_t first, last, covered = 0, held = 0, previous = 0;
-	size_t cursor = 0;
+	uint64_t covered = 0, held = 0;
 
 	REQUIRE(!fm_segment_index_init(&index, segments, n, UINT64_MAX, false,
 				       &err));
@@ -231,11 +227,11 @@ static void check_against_model(const struct fm_segment *segments, size_t n,
 			    segments[want].file_offset +
 				    (address - segments[want].address));
 	}
-	while (fm_segment_index_next_range(&index, &cursor, &first, &last)) {
-		/* The fewest ranges: they do not touch. */
-		CHECK(covered == 0 || first > previous + 1);
-		covered += last - first + 1;
-		previous = last;
+	for (size_t i = 0; i < index.nr_pieces; i++) {
+		const struct fm_piece *piece = &index.pieces[i];
+
+		CHECK(i == 0 || piece->first > piece[-1].last);
+		covered += piece->last - piece->first + 1;
 	}
 	CHECK_EQUAL(covered, held);
 	fm_segment_index_deinit(&index);
