@@ -157,24 +157,45 @@ static GElf_Phdr fm_elf_core_phdr(const struct fm_elf_core *core,
 	};
 }
 
+/* The number of program headers; all of them are in the file. */
+static int fm_elf_core_phnum(Elf *elf, const GElf_Ehdr *ehdr, size_t *ret,
+			     struct fm_error *err)
+{
+	size_t said = ehdr->e_phnum;
+	GElf_Shdr shdr;
+
+	if (elf_getphdrnum(elf, ret))
+		return fm_elf_core_error(err, "program headers can't be read");
+	/* libelf says how many fit into the file if the header says more. None
+	 * is a file without memory, to drgn too. */
+	if (said == PN_XNUM && gelf_getshdr(elf_getscn(elf, 0), &shdr))
+		said = shdr.sh_info;
+	if (*ret && *ret != said)
+		return fm_error_set(err, FM_ERROR_FORMAT,
+				    "program headers can't be read: there are "
+				    "%zu of %zu",
+				    *ret, said);
+	return 0;
+}
+
 static int fm_elf_core_read_phdrs(struct fm_elf_core *core, Elf *elf,
-				  uint64_t phoff, bool *taskstruct,
+				  const GElf_Ehdr *ehdr, bool *taskstruct,
 				  struct fm_error *err)
 {
 	bool any_physical = false;
 	Elf_Data *data;
 	size_t phnum;
 
-	if (elf_getphdrnum(elf, &phnum))
-		return fm_elf_core_error(err, "program headers can't be read");
+	if (fm_elf_core_phnum(elf, ehdr, &phnum, err))
+		return -1;
 	if (phnum == 0)
 		return 0;
 	/* All at once: gelf_getphdr takes a lock and copies for each. libelf
 	 * fails here before it allocates if the file does not hold as many
 	 * headers as it says. */
 	data = elf_getdata_rawchunk(
-		elf, phoff, phnum * gelf_fsize(elf, ELF_T_PHDR, 1, EV_CURRENT),
-		ELF_T_PHDR);
+		elf, ehdr->e_phoff,
+		phnum * gelf_fsize(elf, ELF_T_PHDR, 1, EV_CURRENT), ELF_T_PHDR);
 	if (!data)
 		return fm_elf_core_error(err, "program headers can't be read");
 	core->segments = fm_malloc_prefaulted(phnum * sizeof(*core->segments));
@@ -237,7 +258,7 @@ static int fm_elf_core_read(struct fm_elf_core *core, int fd,
 	core->is_64_bit = ehdr.e_ident[EI_CLASS] == ELFCLASS64;
 	core->is_little_endian = ehdr.e_ident[EI_DATA] == ELFDATA2LSB;
 	core->machine = ehdr.e_machine;
-	if (fm_elf_core_read_phdrs(core, elf, ehdr.e_phoff, &taskstruct, err))
+	if (fm_elf_core_read_phdrs(core, elf, &ehdr, &taskstruct, err))
 		return -1;
 	return fm_elf_core_detect_kcore(core, fd, taskstruct, err);
 }
