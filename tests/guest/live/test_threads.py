@@ -165,10 +165,8 @@ class TestTheComparisonCanFail:
 
     def test_two_threads(self, read, still):
         wrong, number = in_two_threads(read, read, still)
-        # On an idle machine it is more than half of them.
         assert wrong > 0, (wrong, number)
 
     def test_two_processes(self, read, still):
         wrong, number = in_two_processes(read, still)
-        # On an idle machine it is more than half of them.
         assert wrong > 0, (wrong, number)
