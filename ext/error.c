@@ -24,12 +24,18 @@ static const char *fm_fault_text(enum fm_fault_reason reason)
 	switch (reason) {
 	case FM_FAULT_UNMAPPED:
 		return "no memory segment holds this address";
+	case FM_FAULT_OUTSIDE:
+		return "no memory segment holds this physical address";
 	case FM_FAULT_EXCLUDED:
 		return "memory was not saved in the core dump";
 	case FM_FAULT_SHORT:
 		return "the file ends before this memory";
 	case FM_FAULT_IO:
 		return "the kernel could not read this memory";
+	case FM_FAULT_DENIED:
+		return "the kernel does not allow to read this memory";
+	case FM_FAULT_FULL:
+		return "the snapshot has no room for this memory";
 	case FM_FAULT_NONE:
 		break;
 	}
@@ -49,6 +55,17 @@ int fm_error_fault(struct fm_error *err, enum fm_fault_reason reason,
 	else
 		fm_error_text(err, fm_fault_text(reason));
 	return -1;
+}
+
+int fm_error_read(struct fm_error *err, uint64_t address, int os_errno)
+{
+	enum fm_fault_reason reason = FM_FAULT_IO;
+
+	if (os_errno == 0)
+		reason = FM_FAULT_SHORT;
+	else if (os_errno == EPERM || os_errno == EACCES)
+		reason = FM_FAULT_DENIED;
+	return fm_error_fault(err, reason, address, os_errno);
 }
 
 int fm_error_os(struct fm_error *err, int os_errno, const char *what)

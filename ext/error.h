@@ -29,14 +29,20 @@ enum fm_error_code {
 
 enum fm_fault_reason {
 	FM_FAULT_NONE,
-	/* No segment holds the address. */
+	/* No segment holds the virtual address, and no page table maps it. */
 	FM_FAULT_UNMAPPED,
 	/* The segment holds the address, but its bytes were not saved. */
 	FM_FAULT_EXCLUDED,
-	/* The file ends before the byte. */
-	FM_FAULT_SHORT,
+	/* No segment holds the physical address. */
+	FM_FAULT_OUTSIDE,
 	/* The kernel could not read the byte; .os_errno says how. */
 	FM_FAULT_IO,
+	/* The file ends before the byte. */
+	FM_FAULT_SHORT,
+	/* The kernel does not allow the read; .os_errno says how. */
+	FM_FAULT_DENIED,
+	/* A snapshot has no room for another page. */
+	FM_FAULT_FULL,
 };
 
 #define FM_ERROR_MESSAGE_SIZE 160
@@ -56,6 +62,9 @@ struct fm_error {
 /* Each fills in the whole of *err and returns -1, for "return fm_error_...". */
 int fm_error_fault(struct fm_error *err, enum fm_fault_reason reason,
 		   uint64_t address, int os_errno);
+/* A read of the file ended in front of address, with os_errno, or 0 at the end
+ * of the file. */
+int fm_error_read(struct fm_error *err, uint64_t address, int os_errno);
 /* os_errno is passed, not read from errno, because anything between the failed
  * call and here could have changed it. */
 int fm_error_os(struct fm_error *err, int os_errno, const char *what);

@@ -23,6 +23,7 @@ static void fm_memory_destroy(struct fm_memory *memory)
 {
 	for (size_t i = 0; i < FM_ARRAY_SIZE(memory->indexes); i++)
 		fm_segment_index_deinit(&memory->indexes[i]);
+	fm_page_cache_deinit(&memory->cache);
 	fm_elf_core_deinit(&memory->core);
 	fm_source_destroy(memory->source);
 	free(memory);
@@ -177,6 +178,8 @@ static int fm_memory_init(struct fm_memory *memory,
 	const struct fm_elf_core *core = &memory->core;
 	enum fm_mmap_mode mode = options->mmap;
 
+	if (fm_page_cache_init(&memory->cache, err))
+		return -1;
 	if (mode != FM_MMAP_NEVER && fm_memory_map_segments(memory, mode, err))
 		return -1;
 	for (size_t i = 0; i < FM_ARRAY_SIZE(memory->indexes); i++) {
@@ -302,6 +305,8 @@ void fm_memory_get_stats(const struct fm_memory *memory,
 	stats->sigbus = fm_counter_get(&counters->sigbus);
 	stats->walks = fm_counter_get(&counters->walks);
 	stats->tlb_hits = fm_counter_get(&counters->tlb_hits);
+	stats->cache_hits = fm_counter_get(&counters->cache_hits);
+	stats->cache_misses = fm_counter_get(&counters->cache_misses);
 }
 
 void fm_memory_reset_stats(struct fm_memory *memory)
@@ -316,5 +321,7 @@ void fm_memory_reset_stats(struct fm_memory *memory)
 	fm_counter_reset(&counters->sigbus);
 	fm_counter_reset(&counters->walks);
 	fm_counter_reset(&counters->tlb_hits);
+	fm_counter_reset(&counters->cache_hits);
+	fm_counter_reset(&counters->cache_misses);
 	fm_counter_reset(&memory->source->syscalls);
 }

@@ -7,8 +7,9 @@
  *
  * A virtual address is looked up in the segments first; what none of them
  * holds goes through the page tables, if the kernel's MMU is known and its
- * physical memory is mapped. Does not cache contents: every byte that is handed
- * out was read after the call began.
+ * physical memory is mapped. Contents are not cached unless a maximum age or a
+ * snapshot asks for it: every byte that is handed out was read after the call
+ * began.
  *
  * Units: addresses and sizes in bytes. "physical" chooses the address space.
  *
@@ -22,6 +23,7 @@
 #include "elf_core.h"
 #include "fault_guard.h"
 #include "file_lock.h"
+#include "page_cache.h"
 #include "segment_index.h"
 #include "source.h"
 #include "tlb.h"
@@ -65,11 +67,13 @@ struct fm_memory_counters {
 	fm_counter sigbus;
 	/* Page-table walks, and those that the TLB made unnecessary. */
 	fm_counter walks, tlb_hits;
+	/* Pages that were found in the page cache, and that were not. */
+	fm_counter cache_hits, cache_misses;
 };
 
 struct fm_memory_stats {
 	uint64_t reads, bytes, faults, syscalls, mapped_reads, sigbus, walks,
-		tlb_hits;
+		tlb_hits, cache_hits, cache_misses;
 };
 
 struct fm_memory {
@@ -87,6 +91,9 @@ struct fm_memory {
 	/* No virtual segment begins or ends inside a page, so a page that the
 	 * TLB knows is not covered by one in part. */
 	bool whole_pages;
+
+	/* Off, unless bytes may be old. */
+	struct fm_page_cache cache;
 
 	/* The last address: 2^32-1 or 2^64-1. */
 	uint64_t address_mask;
@@ -153,6 +160,26 @@ int fm_memory_read_c_string(struct fm_memory *memory, uint64_t address,
 int fm_memory_translate(struct fm_memory *memory, uint64_t address,
 			uint64_t *physical, struct fm_error *err);
 
+/*
+ * Bytes that are not mapped may be as old as max_age nanoseconds and a step of
+ * the clock (page_cache.h says which), counted back from the beginning of the
+ * read; with FM_PAGE_CACHE_ANY_AGE they may be of any age. 0, which a memory
+ * begins with, forgets all that were kept.
+ */
+void fm_memory_set_max_age(struct fm_memory *memory, uint64_t max_age);
+uint64_t fm_memory_max_age(const struct fm_memory *memory);
+/* What is read after this call is not older than it. */
+void fm_memory_invalidate(struct fm_memory *memory);
+
+/*
+ * From begin to the end that belongs to it a page is read at most once, mapped
+ * or not, and reads of it give the same bytes each time. They may be nested;
+ * the outermost counts. What does not fit is FM_FAULT_FULL. Nothing more: two
+ * pages are of two moments.
+ */
+int fm_memory_begin_snapshot(struct fm_memory *memory, struct fm_error *err);
+void fm_memory_end_snapshot(struct fm_memory *memory);
+
 void fm_memory_get_stats(const struct fm_memory *memory,
 			 struct fm_memory_stats *stats);
 void fm_memory_reset_stats(struct fm_memory *memory);
@@ -201,15 +228,22 @@ static inline uint64_t fm_memory_normalize(const struct fm_memory *memory,
 	return address;
 }
 
-/* Whether count bytes at address, which piece holds, are to be copied from its
- * mapping. */
+/* Whether count bytes at address, which piece holds, have a mapping. */
+static inline bool fm_piece_is_mapped(const struct fm_piece *piece,
+				      uint64_t address, size_t count)
+{
+	return piece->map && address <= piece->map_last &&
+	       count - 1 <= piece->map_last - address;
+}
+
+/* Whether they are to be copied from it. */
 static inline bool fm_memory_is_mapped(const struct fm_memory *memory,
 				       const struct fm_piece *piece,
 				       uint64_t address, size_t count)
 {
-	return piece->map && address <= piece->map_last &&
-	       count - 1 <= piece->map_last - address &&
-	       count < FM_MEMORY_BULK_SIZE && fm_memory_maps_valid(memory);
+	return fm_piece_is_mapped(piece, address, count) &&
+	       count < FM_MEMORY_BULK_SIZE && fm_memory_maps_valid(memory) &&
+	       !fm_page_cache_in_snapshot(&memory->cache);
 }
 
 /* Copy them; false if they are not mapped, or if the mapping refuses. */

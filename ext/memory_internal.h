@@ -2,13 +2,20 @@
 /* Copyright (c) 2026 The drgn-fastmem authors */
 
 /*
- * What memory_read.c and memory_string.c share. Not for anybody above them.
+ * What the files of the memory share. Not for anybody above them.
  */
 
 #ifndef FM_MEMORY_INTERNAL_H
 #define FM_MEMORY_INTERNAL_H
 
 #include "memory.h"
+
+/* Where in the file the byte at address is; false if no file is so long. */
+static inline bool fm_piece_offset(const struct fm_piece *piece,
+				   uint64_t address, uint64_t *offset)
+{
+	return fm_add_u64(piece->file_offset, address - piece->first, offset);
+}
 
 /* How many of the count bytes at address, which piece holds, are in the file.
  */
@@ -31,6 +38,19 @@ size_t fm_memory_read_saved(struct fm_memory *memory,
 			    const struct fm_piece *piece, void *buf,
 			    uint64_t address, size_t count,
 			    struct fm_error *err);
+
+/* The same, past the page cache: from the mapping if that is allowed, else from
+ * the source. */
+size_t fm_memory_read_source(struct fm_memory *memory,
+			     const struct fm_piece *piece, void *buf,
+			     uint64_t address, size_t count,
+			     struct fm_error *err);
+
+/* The same through the page cache, which is on. */
+size_t fm_memory_read_cached(struct fm_memory *memory,
+			     const struct fm_piece *piece, void *buf,
+			     uint64_t address, size_t count,
+			     struct fm_error *err);
 
 /* Read a range that does not wrap, from wherever it is; counts no read. */
 int fm_memory_read_pieces(struct fm_memory *memory, void *buf, uint64_t address,

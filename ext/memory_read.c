@@ -34,34 +34,54 @@ int fm_memory_read(struct fm_memory *memory, void *buf, uint64_t address,
 	return 0;
 }
 
-size_t fm_memory_read_saved(struct fm_memory *memory,
-			    const struct fm_piece *piece, void *buf,
-			    uint64_t address, size_t count,
-			    struct fm_error *err)
+size_t fm_memory_read_source(struct fm_memory *memory,
+			     const struct fm_piece *piece, void *buf,
+			     uint64_t address, size_t count,
+			     struct fm_error *err)
 {
 	uint64_t offset;
 	int os_errno;
 	size_t n;
 
-	if (fm_memory_copy_mapped(memory, piece, buf, address, count)) {
-		fm_counter_add(&memory->counters.slow_mapped, 1);
-		return count;
-	}
-	/* Where the mapping refused, the file knows more: an answer, an
-	 * errno, or that it has become shorter. */
-	if (fm_memory_is_mapped(memory, piece, address, count)) {
+	if (fm_piece_is_mapped(piece, address, count) &&
+	    count < FM_MEMORY_BULK_SIZE && fm_memory_maps_valid(memory)) {
+		if (!fm_fault_guard_copy(buf,
+					 piece->map + (address - piece->first),
+					 count)) {
+			fm_counter_add(&memory->counters.slow_mapped, 1);
+			return count;
+		}
+		/* Where the mapping refuses, the file knows more: an answer,
+		 * an errno, or that it has become shorter. */
 		fm_counter_add(&memory->counters.sigbus, 1);
 		fm_memory_check(memory);
 	}
-	if (!fm_add_u64(piece->file_offset, address - piece->first, &offset)) {
+	if (!fm_piece_offset(piece, address, &offset)) {
 		fm_error_fault(err, FM_FAULT_IO, address, EOVERFLOW);
 		return 0;
 	}
 	n = fm_source_read(memory->source, buf, offset, count, &os_errno);
 	if (n < count)
-		fm_error_fault(err, os_errno ? FM_FAULT_IO : FM_FAULT_SHORT,
-			       address + n, os_errno);
+		fm_error_read(err, address + n, os_errno);
 	return n;
+}
+
+/*
+ * Bulk reads are no business of the cache's: they would push out all that is in
+ * it, and a system call for so much is cheap. A snapshot needs them.
+ */
+size_t fm_memory_read_saved(struct fm_memory *memory,
+			    const struct fm_piece *piece, void *buf,
+			    uint64_t address, size_t count,
+			    struct fm_error *err)
+{
+	if (fm_page_cache_is_on(&memory->cache) &&
+	    !fm_memory_is_mapped(memory, piece, address, count) &&
+	    (count < FM_MEMORY_BULK_SIZE ||
+	     fm_page_cache_in_snapshot(&memory->cache)))
+		return fm_memory_read_cached(memory, piece, buf, address, count,
+					     err);
+	return fm_memory_read_source(memory, piece, buf, address, count, err);
 }
 
 static int fm_memory_read_piece(struct fm_memory *memory,
@@ -93,7 +113,9 @@ static int fm_memory_read_entry(void *arg, uint64_t physical, uint64_t *entry,
 						     physical, sizeof(*entry))))
 		return 0;
 	/* See fm_memory_init_translation. */
-	if (memory->core.is_kcore)
+	if (memory->core.is_kcore &&
+	    !(piece && fm_page_cache_in_snapshot(&memory->cache) &&
+	      fm_piece_is_mapped(piece, physical, sizeof(*entry))))
 		return fm_error_fault(err, FM_FAULT_UNMAPPED, physical, 0);
 	return fm_memory_read_pieces(memory, entry, physical, sizeof(*entry),
 				     true, err);
@@ -198,8 +220,10 @@ int fm_memory_read_pieces(struct fm_memory *memory, void *buf, uint64_t address,
 			ret = fm_memory_read_translated(memory, p, address, n,
 							err);
 		} else {
-			return fm_error_fault(err, FM_FAULT_UNMAPPED, address,
-					      0);
+			return fm_error_fault(err,
+					      physical ? FM_FAULT_OUTSIDE :
+							 FM_FAULT_UNMAPPED,
+					      address, 0);
 		}
 		if (ret)
 			return -1;

@@ -42,7 +42,9 @@ static ssize_t fm_memory_read_string_chunk(struct fm_memory *memory, char *buf,
 			memory, buf, translation.physical, count, true, err);
 	}
 	if (!piece) {
-		fm_error_fault(err, FM_FAULT_UNMAPPED, address, 0);
+		fm_error_fault(err,
+			       physical ? FM_FAULT_OUTSIDE : FM_FAULT_UNMAPPED,
+			       address, 0);
 		return -1;
 	}
 	count = fm_min_u64(count - 1, piece->last - address) + 1;

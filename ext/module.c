@@ -122,6 +122,7 @@ static int fm_py_exec(PyObject *module)
 	if (fm_py_import_fault_error(state) ||
 	    fm_py_types_init(module, state) ||
 	    fm_py_memory_init(module, state) ||
+	    fm_py_snapshot_init(module, state) ||
 	    fm_py_attach_init(module, state))
 		return -1;
 	return 0;
@@ -134,6 +135,7 @@ static int fm_py_traverse(PyObject *module, visitproc visit, void *arg)
 	Py_VISIT(state->fault_error);
 	Py_VISIT(state->memory_type);
 	Py_VISIT(state->keeper_type);
+	Py_VISIT(state->snapshot_type);
 	Py_VISIT(state->segment_type);
 	Py_VISIT(state->stats_type);
 	Py_VISIT(state->keepers);
@@ -147,6 +149,7 @@ static int fm_py_clear(PyObject *module)
 	Py_CLEAR(state->fault_error);
 	Py_CLEAR(state->memory_type);
 	Py_CLEAR(state->keeper_type);
+	Py_CLEAR(state->snapshot_type);
 	Py_CLEAR(state->segment_type);
 	Py_CLEAR(state->stats_type);
 	Py_CLEAR(state->keepers);

@@ -23,6 +23,7 @@ struct fm_py_state {
 	PyObject *fault_error;
 	PyTypeObject *memory_type;
 	PyTypeObject *keeper_type;
+	PyTypeObject *snapshot_type;
 	PyTypeObject *segment_type;
 	PyTypeObject *stats_type;
 	/* id(Program) -> address of its keeper, which the Program holds. */
@@ -41,7 +42,21 @@ struct fm_py_memory {
 	PyObject *path;
 };
 
+/* Of types whose objects only this module makes. */
+#ifdef Py_TPFLAGS_DISALLOW_INSTANTIATION
+#define FM_PY_TYPE_FLAGS                                                       \
+	(Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION)
+#else
+#define FM_PY_TYPE_FLAGS Py_TPFLAGS_DEFAULT
+#endif
+
+/* inspect.signature() and help() take the parameters from the text. */
+#define FM_PY_DOC(name, parameters, text) name "(" parameters ")\n--\n\n" text
+
 /* py_util.c */
+
+/* A type with FM_PY_TYPE_FLAGS. */
+PyTypeObject *fm_py_type_create(PyObject *module, PyType_Spec *spec);
 
 /* Raise err. path is the file it is about, or NULL. Returns NULL. */
 PyObject *fm_py_raise(struct fm_py_state *state, const struct fm_error *err,
@@ -79,9 +94,17 @@ int fm_py_memory_init(PyObject *module, struct fm_py_state *state);
 /* Takes the reference to memory, also if it fails. */
 PyObject *fm_py_memory_create(struct fm_py_state *state,
 			      struct fm_memory *memory, PyObject *path);
+/* The memory of a Memory, borrowed; NULL with ValueError if it is closed. */
+struct fm_memory *fm_py_memory_open(PyObject *self);
 /* object as an open Memory, or NULL with TypeError or ValueError. Borrowed. */
 struct fm_py_memory *fm_py_memory_check(struct fm_py_state *state,
 					PyObject *object);
+
+/* py_snapshot.c: what Memory.snapshot() returns */
+
+int fm_py_snapshot_init(PyObject *module, struct fm_py_state *state);
+PyObject *fm_py_snapshot_create(struct fm_py_state *state,
+				PyObject *memory_object);
 
 /* py_attach.c: the keeper and the functions that attach */
 

@@ -105,11 +105,7 @@ static PyType_Slot fm_py_keeper_slots[] = {
 static PyType_Spec fm_py_keeper_spec = {
 	.name = "drgn_fastmem._core._Keeper",
 	.basicsize = sizeof(struct fm_py_keeper),
-	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL
-#ifdef Py_TPFLAGS_DISALLOW_INSTANTIATION
-		 | Py_TPFLAGS_DISALLOW_INSTANTIATION
-#endif
-	,
+	.flags = FM_PY_TYPE_FLAGS | Py_TPFLAGS_HAVE_VECTORCALL,
 	.slots = fm_py_keeper_slots,
 };
 
@@ -307,13 +303,9 @@ static PyMethodDef fm_py_attach_functions[] = {
 
 int fm_py_attach_init(PyObject *module, struct fm_py_state *state)
 {
-	state->keeper_type = (PyTypeObject *)PyType_FromModuleAndSpec(
-		module, &fm_py_keeper_spec, NULL);
+	state->keeper_type = fm_py_type_create(module, &fm_py_keeper_spec);
 	if (!state->keeper_type)
 		return -1;
-#ifndef Py_TPFLAGS_DISALLOW_INSTANTIATION
-	state->keeper_type->tp_new = NULL;
-#endif
 	state->keepers = PyDict_New();
 	if (!state->keepers)
 		return -1;

@@ -8,6 +8,7 @@
  */
 
 #include <byteswap.h>
+#include <math.h>
 #include <string.h>
 
 #include "py.h"
@@ -22,8 +23,7 @@ static PyObject *fm_py_memory_closed(void)
 	return NULL;
 }
 
-/* The memory of self; NULL with an exception if it is closed. */
-static struct fm_memory *fm_py_memory_open(PyObject *self)
+struct fm_memory *fm_py_memory_open(PyObject *self)
 {
 	struct fm_memory *memory = ((struct fm_py_memory *)self)->memory;
 
@@ -292,6 +292,26 @@ static PyObject *fm_py_memory_translate(PyObject *self, PyObject *const *args,
 	return PyLong_FromUnsignedLongLong(physical);
 }
 
+static PyObject *fm_py_memory_snapshot(PyObject *self, PyObject *unused)
+{
+	(void)unused;
+	if (!fm_py_memory_open(self))
+		return NULL;
+	return fm_py_snapshot_create(((struct fm_py_memory *)self)->state,
+				     self);
+}
+
+static PyObject *fm_py_memory_invalidate(PyObject *self, PyObject *unused)
+{
+	struct fm_memory *memory = fm_py_memory_open(self);
+
+	(void)unused;
+	if (!memory)
+		return NULL;
+	fm_memory_invalidate(memory);
+	Py_RETURN_NONE;
+}
+
 static PyObject *fm_py_memory_reset_stats(PyObject *self, PyObject *unused)
 {
 	struct fm_memory *memory = fm_py_memory_open(self);
@@ -344,6 +364,53 @@ static PyObject *fm_py_memory_get_stats(PyObject *self, void *unused)
 	if (!memory)
 		return NULL;
 	return fm_py_stats(((struct fm_py_memory *)self)->state, memory);
+}
+
+/* In seconds. */
+static PyObject *fm_py_memory_get_max_age(PyObject *self, void *unused)
+{
+	struct fm_memory *memory = fm_py_memory_open(self);
+	uint64_t max_age;
+
+	(void)unused;
+	if (!memory)
+		return NULL;
+	max_age = fm_memory_max_age(memory);
+	return PyFloat_FromDouble(max_age == FM_PAGE_CACHE_ANY_AGE ?
+					  Py_HUGE_VAL :
+					  (double)max_age / 1e9);
+}
+
+static int fm_py_memory_set_max_age(PyObject *self, PyObject *value,
+				    void *unused)
+{
+	struct fm_memory *memory;
+	double seconds, max_age;
+
+	(void)unused;
+	if (!value) {
+		PyErr_SetString(PyExc_AttributeError,
+				"max_age can't be deleted");
+		return -1;
+	}
+	seconds = PyFloat_AsDouble(value);
+	if (seconds == -1.0 && PyErr_Occurred())
+		return -1;
+	if (!(seconds >= 0)) {
+		PyErr_Format(PyExc_ValueError,
+			     "max_age must be 0 or more seconds, not %R",
+			     value);
+		return -1;
+	}
+	memory = fm_py_memory_open(self);
+	if (!memory)
+		return -1;
+	/* What is more than 0 stays more than 0. */
+	max_age = ceil(seconds * 1e9);
+	/* 292 years. */
+	fm_memory_set_max_age(memory, max_age < 0x1p63 ? (uint64_t)max_age :
+							 FM_PAGE_CACHE_ANY_AGE);
+	return 0;
 }
 
 static PyObject *fm_py_memory_get_path(PyObject *self, void *unused)
@@ -411,9 +478,6 @@ static void fm_py_memory_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
-/* inspect.signature() and help() take the parameters from the text. */
-#define FM_PY_DOC(name, parameters, text) name "(" parameters ")\n--\n\n" text
-
 #define FM_PY_FAST(name, parameters, text)                                     \
 	{                                                                      \
 #name, (PyCFunction)(void (*)(void))fm_py_memory_##name,       \
@@ -441,6 +505,13 @@ static PyMethodDef fm_py_memory_methods[] = {
 		   "Read the bytes before the first zero byte."),
 	FM_PY_FAST(translate, "$self, address",
 		   "The physical address that a read of address reads."),
+	{ "snapshot", fm_py_memory_snapshot, METH_NOARGS,
+	  FM_PY_DOC("snapshot", "$self",
+		    "A context manager: inside the block reads are "
+		    "repeatable.") },
+	{ "invalidate", fm_py_memory_invalidate, METH_NOARGS,
+	  FM_PY_DOC("invalidate", "$self",
+		    "Forget all bytes that were read.") },
 	{ "reset_stats", fm_py_memory_reset_stats, METH_NOARGS,
 	  FM_PY_DOC("reset_stats", "$self", "Set the counters to zero.") },
 	{ "close", fm_py_memory_close, METH_NOARGS,
@@ -456,6 +527,8 @@ static PyMethodDef fm_py_memory_methods[] = {
 static PyGetSetDef fm_py_memory_getset[] = {
 	{ "segments", fm_py_memory_get_segments, NULL, NULL, NULL },
 	{ "stats", fm_py_memory_get_stats, NULL, NULL, NULL },
+	{ "max_age", fm_py_memory_get_max_age, fm_py_memory_set_max_age, NULL,
+	  NULL },
 	{ "path", fm_py_memory_get_path, NULL, NULL, NULL },
 	{ "closed", fm_py_memory_get_closed, NULL, NULL, NULL },
 	{ "is_live", fm_py_memory_get_is_live, NULL, NULL, NULL },
@@ -479,27 +552,16 @@ static PyType_Slot fm_py_memory_slots[] = {
 static PyType_Spec fm_py_memory_spec = {
 	.name = "drgn_fastmem.Memory",
 	.basicsize = sizeof(struct fm_py_memory),
-	.flags = Py_TPFLAGS_DEFAULT
-#ifdef Py_TPFLAGS_DISALLOW_INSTANTIATION
-		 | Py_TPFLAGS_DISALLOW_INSTANTIATION
-#endif
-	,
+	.flags = FM_PY_TYPE_FLAGS,
 	.slots = fm_py_memory_slots,
 };
 
 int fm_py_memory_init(PyObject *module, struct fm_py_state *state)
 {
-	PyObject *type =
-		PyType_FromModuleAndSpec(module, &fm_py_memory_spec, NULL);
-
-	if (!type)
-		return -1;
-	state->memory_type = (PyTypeObject *)type;
-#ifndef Py_TPFLAGS_DISALLOW_INSTANTIATION
-	/* CPython 3.9 inherits object's otherwise. */
-	state->memory_type->tp_new = NULL;
-#endif
-	return PyModule_AddType(module, state->memory_type);
+	state->memory_type = fm_py_type_create(module, &fm_py_memory_spec);
+	return state->memory_type ?
+		       PyModule_AddType(module, state->memory_type) :
+		       -1;
 }
 
 PyObject *fm_py_memory_create(struct fm_py_state *state,

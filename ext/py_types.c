@@ -36,6 +36,8 @@ static PyStructSequence_Field fm_py_stats_fields[] = {
 	{ "sigbus", "copies that a mapping refused" },
 	{ "walks", "page-table walks" },
 	{ "tlb_hits", "translations that were remembered" },
+	{ "cache_hits", "pages that were found in the page cache" },
+	{ "cache_misses", "pages that were not" },
 	{ NULL, NULL },
 };
 
@@ -160,5 +162,7 @@ PyObject *fm_py_stats(struct fm_py_state *state, const struct fm_memory *memory)
 	items[5] = PyLong_FromUnsignedLongLong(stats.sigbus);
 	items[6] = PyLong_FromUnsignedLongLong(stats.walks);
 	items[7] = PyLong_FromUnsignedLongLong(stats.tlb_hits);
+	items[8] = PyLong_FromUnsignedLongLong(stats.cache_hits);
+	items[9] = PyLong_FromUnsignedLongLong(stats.cache_misses);
 	return fm_py_fill(state->stats_type, items, FM_ARRAY_SIZE(items));
 }

@@ -2,7 +2,7 @@
 // Copyright (c) 2026 The drgn-fastmem authors
 
 /*
- * Arguments in, exceptions out.
+ * Arguments in, exceptions out, types made.
  * Does not read memory. Built for method calls of 50 ns, so arguments are
  * taken from the vector that CPython passes, without a tuple or a format.
  */
@@ -10,6 +10,19 @@
 #include <string.h>
 
 #include "py.h"
+
+PyTypeObject *fm_py_type_create(PyObject *module, PyType_Spec *spec)
+{
+	PyTypeObject *type =
+		(PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+
+#ifndef Py_TPFLAGS_DISALLOW_INSTANTIATION
+	/* CPython 3.9 inherits object's otherwise. */
+	if (type)
+		type->tp_new = NULL;
+#endif
+	return type;
+}
 
 static PyObject *fm_py_raise_os(const struct fm_error *err, PyObject *path)
 {

@@ -24,7 +24,7 @@ LAYERS = [
     ("util", "alloc", "cleanup", "error"),
     ("source", "fault_guard", "file_lock"),
     ("segment_index", "elf_core", "vmcoreinfo"),
-    ("mmu",),
+    ("page_cache", "mmu"),
     ("translate", "tlb"),
     ("memory",),
     ("overlay", "drgn_api"),

@@ -431,7 +431,7 @@ class TestFileThatChanges:
             "core elf64 little x86_64\n"
             f"load vaddr=0x10000 memsz={self.SIZE:#x} offset=page fill=strings:5\n"
         )
-        with fm.open(path, mmap=request.param) as mem:
+        with fm.open(path, mmap=request.param, max_age=0) as mem:
             yield path, mem
 
     def test_cut_while_it_is_open_gives_the_first_address_that_is_gone(self, opened):

@@ -9,6 +9,7 @@ Each test starts a Python of its own, since a process loads plugins once.
 """
 
 import logging
+import math
 import os
 import re
 import struct
@@ -187,17 +188,47 @@ def test_setting(child, core_file, setting, result):
 
 
 @pytest.mark.parametrize(
+    "setting, max_age",
+    [
+        (None, math.inf),
+        ("max_age=0", 0),
+        ("max_age=10ms", 0.01),
+        ("max_age=1.5ms", 0.0015),
+        ("max_age=250us", 0.00025),
+        ("max_age=2s", 2),
+        ("max_age=0s", 0),
+        ("max_age=inf", math.inf),
+        ("mmap=never, max_age=10ms ,translate=never", 0.01),
+        ("max_age=1s,max_age=10ms", 0.01),
+    ],
+)
+def test_setting_of_the_maximum_age(child, core_file, setting, max_age):
+    code = """
+import drgn_fastmem
+print(drgn_fastmem.attach(program()).max_age)
+"""
+    process = child(code, core_file(CORE), setting=setting)
+    assert float(process.stdout) == pytest.approx(max_age)
+    assert process.stderr == ""
+
+
+NO_SETTING = "is not a setting (off, mmap=, translate=, max_age=, stats)"
+NO_TIME = "a time is a number with us, ms or s, or 0, or inf"
+
+
+@pytest.mark.parametrize(
     "setting, reason",
     [
-        ("nonsense", "'nonsense' is not a setting (off, mmap=, translate=, stats)"),
+        ("nonsense", f"'nonsense' {NO_SETTING}"),
         ("mmap", "'mmap': mmap is one of try, never, always"),
         ("mmap=yes", "'mmap=yes': mmap is one of try, never, always"),
         ("translate=always", "'translate=always': translate is one of auto, never"),
-        ("off=1", "'off=1' is not a setting (off, mmap=, translate=, stats)"),
-        ("MMAP=never", "'MMAP=never' is not a setting (off, mmap=, translate=, stats)"),
-        (
-            "mmap=never,what,stats",
-            "'what' is not a setting (off, mmap=, translate=, stats)",
+        ("off=1", f"'off=1' {NO_SETTING}"),
+        ("MMAP=never", f"'MMAP=never' {NO_SETTING}"),
+        ("mmap=never,what,stats", f"'what' {NO_SETTING}"),
+        *(
+            (f"max_age={time}", f"'max_age={time}': {NO_TIME}")
+            for time in ("", "10", "ms", "10 ms", "-1ms", "1e3ms", "10min", "nan", ".5s")
         ),
     ],
 )
@@ -223,7 +254,7 @@ def test_documentation_names_every_setting():
     for name, values in _settings.CHOICES.items():
         assert f"{name}={'|'.join(values)}" in text
         assert f"{name}=" in readme
-    for word in "off", "stats":
+    for word in "off", "stats", "max_age=10ms":
         assert f"``{word}``" in text
         assert re.search(rf"DRGN_FASTMEM=\S*{word}", readme)
 
@@ -241,7 +272,8 @@ print("end")
         assert process.stdout == "end\n"
         assert process.stderr == (
             f"drgn_fastmem: {path}: drgn_fastmem.Stats(reads=3, bytes=24, faults=0, "
-            "syscalls=3, mapped_reads=0, sigbus=0, walks=0, tlb_hits=0)\n"
+            "syscalls=1, mapped_reads=0, sigbus=0, walks=0, tlb_hits=0, cache_hits=2, "
+            "cache_misses=1)\n"
         )
 
     def test_of_each_program_also_of_those_that_are_gone(self, child, core_file):
@@ -684,7 +716,8 @@ class TestReadme:
                 str(reference.read_u64(segment.address)),
                 str(reference.read(0x1000, 64, physical=True)),
                 "drgn_fastmem.Stats(reads=2, bytes=72, faults=0, syscalls=3, "
-                "mapped_reads=2, sigbus=0, walks=0, tlb_hits=0)",
+                "mapped_reads=2, sigbus=0, walks=0, tlb_hits=0, cache_hits=0, "
+                "cache_misses=0)",
                 "native True",
             ]
         assert segment.access == "mmap"

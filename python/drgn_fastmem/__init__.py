@@ -18,7 +18,7 @@ hand::
 from importlib.metadata import version as _version
 
 from drgn_fastmem._attach import attach, attachment
-from drgn_fastmem._core import Memory, Segment, Stats
+from drgn_fastmem._core import Memory, Segment, Snapshot, Stats
 from drgn_fastmem._fault import FaultError
 from drgn_fastmem._target import open
 
@@ -28,6 +28,7 @@ __all__ = (
     "FaultError",
     "Memory",
     "Segment",
+    "Snapshot",
     "Stats",
     "attach",
     "attachment",

@@ -57,6 +57,7 @@ def attach(
     *,
     mmap: str = "try",
     translate: str = "auto",
+    max_age: Optional[float] = None,
     _native: bool = True,
 ) -> _core.Memory:
     """Make ``prog`` read its memory through this package.
@@ -73,6 +74,7 @@ def attach(
     :param mem: The memory to attach; the file that ``prog`` reads by default.
     :param mmap: As in :func:`open`, if ``mem`` is not given.
     :param translate: As in :func:`open`, if ``mem`` is not given.
+    :param max_age: As in :func:`open`, if ``mem`` is not given.
     :return: The Memory that is attached.
     :raises ValueError: if the target is not one that this package reads (it
         says why), or if ``prog`` is attached to another Memory.
@@ -89,7 +91,7 @@ def attach(
             raise ValueError("the program is attached to another Memory")
         return attached[0]
     if mem is None:
-        mem = _target.open_target(prog, mmap=mmap, translate=translate)
+        mem = _target.open_target(prog, _target.Options(mmap, translate, max_age))
     _check_platform(prog, mem)
     if _native:
         import _drgn

@@ -71,6 +71,10 @@ class Stats(NamedTuple):
     """Page-table walks."""
     tlb_hits: int
     """Translations that were remembered from an earlier walk."""
+    cache_hits: int
+    """Pages that a read found in the page cache."""
+    cache_misses: int
+    """Pages that a read did not find there, and that were then read."""
 
 class Memory:
     """The memory of a core file or of the running kernel.
@@ -120,6 +124,36 @@ class Memory:
         :raises FaultError: if there is none, or none is known.
         """
         ...
+    @property
+    def max_age(self) -> float:
+        """How old bytes may be that a read hands out, in seconds, counted back
+        from the beginning of the read, plus one step of the clock (at most half
+        of ``max_age``, usually 4 ms; clock_getres(2)).
+
+        Can be set at any time, to 0 or more, ``math.inf`` included. 0: every
+        byte was read after the call began; what was kept is forgotten. Bytes
+        that are mapped are never old, whatever this is.
+
+        :raises ValueError: if it is negative or not a number.
+        """
+        ...
+    @max_age.setter
+    def max_age(self, seconds: float) -> None: ...
+    def snapshot(self) -> "Snapshot":
+        """A context manager for repeatable reads, here and in every Program
+        that the memory is attached to: from the beginning of the outermost
+        block to its end a page is read at most once. Two pages are of two
+        moments, though, and so may two addresses of the same page be.
+
+        A block may keep 1 GiB; a read of more is a ``FaultError``.
+
+        :raises MemoryError: on entering, if there is no address space for it.
+        """
+        ...
+    def invalidate(self) -> None:
+        """Forget all bytes that were kept: what is read from here on is as it
+        is now. A snapshot begins anew."""
+        ...
     def reset_stats(self) -> None:
         """Set the counters to zero."""
         ...
@@ -162,6 +196,19 @@ class Memory:
     def is_64_bit(self) -> bool: ...
     @property
     def is_little_endian(self) -> bool: ...
+
+class Snapshot:
+    """Repeatable reads inside a ``with`` block; :meth:`Memory.snapshot` makes
+    one. The block gets the Memory."""
+
+    def __enter__(self) -> Memory: ...
+    def __exit__(
+        self,
+        exc_type: Optional[Type[BaseException]],
+        exc_value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+        /,
+    ) -> None: ...
 
 # Not public: what open() and attach() are made of.
 

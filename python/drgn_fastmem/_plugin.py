@@ -71,7 +71,12 @@ def drgn_prog_set(prog: "drgn.Program") -> None:
     if not settings.enabled:
         return
     try:
-        mem = attach(prog, mmap=settings.mmap, translate=settings.translate)
+        mem = attach(
+            prog,
+            mmap=settings.mmap,
+            translate=settings.translate,
+            max_age=settings.max_age,
+        )
         if settings.stats:
             _stats_at_exit.add(mem)
     except ValueError as e:

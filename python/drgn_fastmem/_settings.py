@@ -9,17 +9,22 @@ Nothing, or a comma list of:
     leave drgn alone
 ``mmap=try|never|always``, ``translate=auto|never``
     as in :func:`drgn_fastmem.open`
+``max_age=10ms``
+    the same; a number with ``us``, ``ms`` or ``s``, ``0``, or ``inf``
 ``stats``
     print the counters of each attached memory when Python exits
 """
 
-from typing import NamedTuple
+import math
+import re
+from typing import NamedTuple, Optional
 
 
 class Settings(NamedTuple):
     enabled: bool = True
     mmap: str = "try"
     translate: str = "auto"
+    max_age: Optional[float] = None
     stats: bool = False
 
 
@@ -27,6 +32,20 @@ CHOICES = {
     "mmap": ("try", "never", "always"),
     "translate": ("auto", "never"),
 }
+
+
+UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+def _seconds(text: str) -> float:
+    if text == "0":
+        return 0.0
+    if text == "inf":
+        return math.inf
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s)", text)
+    if match is None:
+        raise ValueError("a time is a number with us, ms or s, or 0, or inf")
+    return float(match[1]) * UNITS[match[2]]
 
 
 def parse(text: str) -> Settings:
@@ -46,10 +65,15 @@ def parse(text: str) -> Settings:
             settings = settings._replace(stats=True)
         elif name in CHOICES and value in CHOICES[name]:
             settings = settings._replace(**{name: value})
+        elif name == "max_age":
+            try:
+                settings = settings._replace(max_age=_seconds(value))
+            except ValueError as e:
+                raise ValueError(f"{item!r}: {e}") from None
         elif name in CHOICES:
             raise ValueError(f"{item!r}: {name} is one of {', '.join(CHOICES[name])}")
         else:
             raise ValueError(
-                f"{item!r} is not a setting (off, mmap=, translate=, stats)"
+                f"{item!r} is not a setting (off, mmap=, translate=, max_age=, stats)"
             )
     return settings

@@ -3,6 +3,7 @@
 
 """Which file holds the memory: what a user names, and what a Program reads."""
 
+import math
 import os
 import stat
 from typing import TYPE_CHECKING, Iterator, List, NamedTuple, Optional, Tuple, Union
@@ -26,8 +27,38 @@ def _translates(translate: str) -> bool:
     return translate == "auto"
 
 
+class Options(NamedTuple):
+    """What :func:`open` and :func:`attach` are asked for."""
+
+    mmap: str = "try"
+    translate: str = "auto"
+    max_age: Optional[float] = None
+
+    def open(
+        self, file: Union[str, bytes, int], path: Union[str, bytes], *, kernel: bool
+    ) -> _core.Memory:
+        """Open ``file``; ``path`` is its name.
+
+        :param kernel: Whether it is known to be a kernel's.
+        """
+        mem = _core.open(file, self.mmap, kernel, _translates(self.translate), path)
+        try:
+            if self.max_age is not None:
+                mem.max_age = self.max_age
+            elif not mem.is_live:
+                mem.max_age = math.inf
+        except BaseException:
+            mem.close()
+            raise
+        return mem
+
+
 def open(
-    path: Union[Path, int] = KCORE, *, mmap: str = "try", translate: str = "auto"
+    path: Union[Path, int] = KCORE,
+    *,
+    mmap: str = "try",
+    translate: str = "auto",
+    max_age: Optional[float] = None,
 ) -> _core.Memory:
     """Open a core file or the memory of the running kernel.
 
@@ -38,6 +69,9 @@ def open(
     :param translate: ``"auto"``: walk the page tables for virtual addresses
         that no segment holds, where the kernel's MMU is known and physical
         memory is mapped or in a dump; ``"never"``.
+    :param max_age: The first value of :attr:`Memory.max_age`: how many
+        seconds old bytes may be that are not mapped. ``None``: 0 for the
+        running kernel, ``math.inf`` for core files, which do not change.
     :raises OSError: if the file can't be opened or read, or mapped with
         ``"always"``.
     :raises ValueError: if it is not an ELF core file (dumps of other kinds,
@@ -49,7 +83,7 @@ def open(
         name: Union[str, bytes] = f"descriptor {path}"
     else:
         name = path = os.fspath(path)
-    return _core.open(path, mmap, False, _translates(translate), name)
+    return Options(mmap, translate, max_age).open(path, name, kernel=False)
 
 
 class OpenFile(NamedTuple):
@@ -112,16 +146,13 @@ def _candidates(prog: "drgn.Program") -> List[OpenFile]:
     return [file for file in files if _is_elf_core(file.fd)]
 
 
-def open_target(
-    prog: "drgn.Program", *, mmap: str = "try", translate: str = "auto"
-) -> _core.Memory:
+def open_target(prog: "drgn.Program", options: Options) -> _core.Memory:
     """Open the memory that ``prog`` reads.
 
     :raises ValueError: if that is not a file of ours to read, or if it is not
         certain which file it is.
     """
-    options = (mmap, _flag(prog, "IS_LINUX_KERNEL"), _translates(translate))
-    kernel = options[1]
+    kernel = _flag(prog, "IS_LINUX_KERNEL")
     if prog.platform is None:
         raise ValueError("the program has no target yet")
     if _flag(prog, "IS_LIVE") and not kernel:
@@ -143,14 +174,15 @@ def open_target(
         path = KCORE
     memory = None
     if path is not None:
-        memory = _open_same_file(path, file, options)
+        memory = _open_same_file(path, file, options, kernel)
     if memory is None:
-        memory = _core.open(file.fd, *options, path or f"descriptor {file.fd}")
+        name = path or f"descriptor {file.fd}"
+        memory = options.open(file.fd, name, kernel=kernel)
     return memory
 
 
 def _open_same_file(
-    path: str, file: OpenFile, options: Tuple[str, bool, bool]
+    path: str, file: OpenFile, options: Options, kernel: bool
 ) -> Optional[_core.Memory]:
     """Open ``path`` anew, so that no open file is shared with drgn; ``None`` if
     that is not allowed (drgn may have been given it by sudo) or if it is
@@ -163,6 +195,6 @@ def _open_same_file(
         st = os.fstat(fd)
         if (st.st_dev, st.st_ino) != file.file:
             return None
-        return _core.open(fd, *options, path)
+        return options.open(fd, path, kernel=kernel)
     finally:
         os.close(fd)
