@@ -307,6 +307,8 @@ void fm_memory_get_stats(const struct fm_memory *memory,
 	stats->tlb_hits = fm_counter_get(&counters->tlb_hits);
 	stats->cache_hits = fm_counter_get(&counters->cache_hits);
 	stats->cache_misses = fm_counter_get(&counters->cache_misses);
+	stats->coalesced = fm_counter_get(&counters->coalesced);
+	stats->gap_bytes = fm_counter_get(&counters->gap_bytes);
 }
 
 void fm_memory_reset_stats(struct fm_memory *memory)
@@ -323,5 +325,7 @@ void fm_memory_reset_stats(struct fm_memory *memory)
 	fm_counter_reset(&counters->tlb_hits);
 	fm_counter_reset(&counters->cache_hits);
 	fm_counter_reset(&counters->cache_misses);
+	fm_counter_reset(&counters->coalesced);
+	fm_counter_reset(&counters->gap_bytes);
 	fm_counter_reset(&memory->source->syscalls);
 }

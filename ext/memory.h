@@ -69,11 +69,14 @@ struct fm_memory_counters {
 	fm_counter walks, tlb_hits;
 	/* Pages that were found in the page cache, and that were not. */
 	fm_counter cache_hits, cache_misses;
+	/* Reads of a vector that shared a system call with others, and bytes
+	 * that were read because they lie between two of them. */
+	fm_counter coalesced, gap_bytes;
 };
 
 struct fm_memory_stats {
 	uint64_t reads, bytes, faults, syscalls, mapped_reads, sigbus, walks,
-		tlb_hits, cache_hits, cache_misses;
+		tlb_hits, cache_hits, cache_misses, coalesced, gap_bytes;
 };
 
 struct fm_memory {

@@ -11,33 +11,6 @@
 
 #include "memory_internal.h"
 
-/* The part of a piece that lies in one page of the address space. */
-struct fm_memory_page {
-	uint64_t first;
-	/* Of its first byte, in the file. */
-	uint64_t offset;
-	/* Bytes that were saved. */
-	size_t size;
-};
-
-/*
- * The page of address. Pages end where their piece does: what follows in the
- * file is other memory, or none. False if no file is so long.
- */
-static bool fm_memory_page_of(const struct fm_piece *piece, uint64_t address,
-			      struct fm_memory_page *page)
-{
-	uint64_t first = address & -(uint64_t)FM_MEMORY_PAGE_SIZE;
-	uint64_t last = address | (FM_MEMORY_PAGE_SIZE - 1);
-
-	if (first < piece->first)
-		first = piece->first;
-	page->first = first;
-	page->size = fm_piece_saved(piece, first,
-				    fm_min_u64(last, piece->last) - first + 1);
-	return fm_piece_offset(piece, first, &page->offset);
-}
-
 /* Read count bytes from skip on of a page that the cache does not have. Returns
  * how many leading ones were read. */
 static size_t fm_memory_read_page(struct fm_memory *memory,

@@ -29,6 +29,42 @@ static inline size_t fm_piece_saved(const struct fm_piece *piece,
 		       0;
 }
 
+/* The part of a piece that lies in one page of the address space. */
+struct fm_memory_page {
+	uint64_t first;
+	/* Of its first byte, in the file. */
+	uint64_t offset;
+	/* Bytes that were saved. */
+	size_t size;
+};
+
+/*
+ * The page of address. Pages end where their piece does: what follows in the
+ * file is other memory, or none. False if no file is so long.
+ */
+static inline bool fm_memory_page_of(const struct fm_piece *piece,
+				     uint64_t address,
+				     struct fm_memory_page *page)
+{
+	uint64_t first = address & -(uint64_t)FM_MEMORY_PAGE_SIZE;
+	uint64_t last = address | (FM_MEMORY_PAGE_SIZE - 1);
+
+	if (first < piece->first)
+		first = piece->first;
+	page->first = first;
+	page->size = fm_piece_saved(piece, first,
+				    fm_min_u64(last, piece->last) - first + 1);
+	return fm_piece_offset(piece, first, &page->offset);
+}
+
+/* So many reads were answered, with so many bytes. */
+static inline void fm_memory_count_reads(struct fm_memory *memory,
+					 uint64_t reads, uint64_t bytes)
+{
+	fm_counter_add(&memory->counters.slow_reads, reads);
+	fm_counter_add(&memory->counters.bytes, bytes);
+}
+
 /*
  * Read count bytes, at least one, that piece has in the file. Returns how many
  * leading ones were read; if fewer, err says what is wrong with the first that

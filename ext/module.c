@@ -104,23 +104,23 @@ static PyMethodDef fm_py_functions[] = {
 	{ NULL, NULL, 0, NULL },
 };
 
-static int fm_py_import_fault_error(struct fm_py_state *state)
+static int fm_py_import_fault(struct fm_py_state *state)
 {
 	PyObject *module = PyImport_ImportModule("drgn_fastmem._fault");
 
 	if (!module)
 		return -1;
 	state->fault_error = PyObject_GetAttrString(module, "FaultError");
+	state->read_status = PyObject_GetAttrString(module, "ReadStatus");
 	Py_DECREF(module);
-	return state->fault_error ? 0 : -1;
+	return state->fault_error && state->read_status ? 0 : -1;
 }
 
 static int fm_py_exec(PyObject *module)
 {
 	struct fm_py_state *state = PyModule_GetState(module);
 
-	if (fm_py_import_fault_error(state) ||
-	    fm_py_types_init(module, state) ||
+	if (fm_py_import_fault(state) || fm_py_types_init(module, state) ||
 	    fm_py_memory_init(module, state) ||
 	    fm_py_snapshot_init(module, state) ||
 	    fm_py_attach_init(module, state))
@@ -133,6 +133,7 @@ static int fm_py_traverse(PyObject *module, visitproc visit, void *arg)
 	struct fm_py_state *state = PyModule_GetState(module);
 
 	Py_VISIT(state->fault_error);
+	Py_VISIT(state->read_status);
 	Py_VISIT(state->memory_type);
 	Py_VISIT(state->keeper_type);
 	Py_VISIT(state->snapshot_type);
@@ -147,6 +148,7 @@ static int fm_py_clear(PyObject *module)
 	struct fm_py_state *state = PyModule_GetState(module);
 
 	Py_CLEAR(state->fault_error);
+	Py_CLEAR(state->read_status);
 	Py_CLEAR(state->memory_type);
 	Py_CLEAR(state->keeper_type);
 	Py_CLEAR(state->snapshot_type);

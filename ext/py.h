@@ -21,6 +21,8 @@
 struct fm_py_state {
 	/* The class that faults are raised as: drgn's own if it is there. */
 	PyObject *fault_error;
+	/* What the number of a fault's reason is called with: ReadStatus. */
+	PyObject *read_status;
 	PyTypeObject *memory_type;
 	PyTypeObject *keeper_type;
 	PyTypeObject *snapshot_type;
@@ -42,6 +44,8 @@ struct fm_py_memory {
 	PyObject *path;
 };
 
+#define FM_HOST_IS_LITTLE_ENDIAN (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
+
 /* Of types whose objects only this module makes. */
 #ifdef Py_TPFLAGS_DISALLOW_INSTANTIATION
 #define FM_PY_TYPE_FLAGS                                                       \
@@ -62,6 +66,11 @@ PyTypeObject *fm_py_type_create(PyObject *module, PyType_Spec *spec);
 PyObject *fm_py_raise(struct fm_py_state *state, const struct fm_error *err,
 		      PyObject *path);
 
+/* The exception that raising a fault raises. */
+PyObject *fm_py_fault(struct fm_py_state *state, const struct fm_error *err);
+
+/* The value of an optional "physical" argument: 0 or 1; NULL is 0. */
+int fm_py_physical(PyObject *value);
 /* An address as drgn takes it: any index from 0 to 2^64-1. */
 int fm_py_address(PyObject *object, uint64_t *ret);
 /* A size from 0; name is for the message. */
@@ -99,6 +108,17 @@ struct fm_memory *fm_py_memory_open(PyObject *self);
 /* object as an open Memory, or NULL with TypeError or ValueError. Borrowed. */
 struct fm_py_memory *fm_py_memory_check(struct fm_py_state *state,
 					PyObject *object);
+
+/* py_vector.c: methods of Memory, METH_FASTCALL | METH_KEYWORDS */
+
+PyObject *fm_py_vector_readv(PyObject *self, PyObject *const *args,
+			     Py_ssize_t nargs, PyObject *kwnames);
+PyObject *fm_py_vector_readv_into(PyObject *self, PyObject *const *args,
+				  Py_ssize_t nargs, PyObject *kwnames);
+PyObject *fm_py_vector_gather_u64(PyObject *self, PyObject *const *args,
+				  Py_ssize_t nargs, PyObject *kwnames);
+PyObject *fm_py_vector_prefetch(PyObject *self, PyObject *const *args,
+				Py_ssize_t nargs, PyObject *kwnames);
 
 /* py_snapshot.c: what Memory.snapshot() returns */
 

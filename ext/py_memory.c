@@ -81,14 +81,6 @@ static int fm_py_memory_read_any(PyObject *self, struct fm_memory *memory,
 	return 0;
 }
 
-/* The value of an optional "physical" argument; -1 after an exception. */
-static int fm_py_memory_physical(PyObject *value)
-{
-	if (!value || value == Py_False)
-		return 0;
-	return value == Py_True ? 1 : PyObject_IsTrue(value);
-}
-
 static PyObject *fm_py_memory_read(PyObject *self, PyObject *const *args,
 				   Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -107,7 +99,7 @@ static PyObject *fm_py_memory_read(PyObject *self, PyObject *const *args,
 	if (fm_py_parse(&signature, args, nargs, kwnames, values) ||
 	    fm_py_address(values[0], &address) ||
 	    fm_py_size(values[1], "size", &size) ||
-	    (physical = fm_py_memory_physical(values[2])) < 0)
+	    (physical = fm_py_physical(values[2])) < 0)
 		return NULL;
 	memory = fm_py_memory_open(self);
 	if (!memory)
@@ -140,7 +132,7 @@ static PyObject *fm_py_memory_read_into(PyObject *self, PyObject *const *args,
 
 	if (fm_py_parse(&signature, args, nargs, kwnames, values) ||
 	    fm_py_address(values[0], &address) ||
-	    (physical = fm_py_memory_physical(values[2])) < 0 ||
+	    (physical = fm_py_physical(values[2])) < 0 ||
 	    PyObject_GetBuffer(values[1], &view, PyBUF_WRITABLE))
 		return NULL;
 	/* Only now: getting the buffer can run Python code that closes self. */
@@ -161,8 +153,6 @@ static PyObject *fm_py_memory_read_number(PyObject *self,
 					  Py_ssize_t nargs, PyObject *kwnames,
 					  size_t size)
 {
-	const bool host_is_little_endian =
-		__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 	struct fm_memory *memory;
 	struct fm_error err;
 	PyObject *values[2];
@@ -183,7 +173,7 @@ static PyObject *fm_py_memory_read_number(PyObject *self,
 		return NULL;
 	}
 	if (fm_py_address(values[0], &address) ||
-	    (physical = fm_py_memory_physical(values[1])) < 0)
+	    (physical = fm_py_physical(values[1])) < 0)
 		return NULL;
 	memory = fm_py_memory_open(self);
 	if (!memory)
@@ -193,7 +183,7 @@ static PyObject *fm_py_memory_read_number(PyObject *self,
 	if (FM_UNLIKELY(fm_memory_read(memory, &value, address, size, physical,
 				       &err)))
 		return fm_py_memory_raise(self, &err);
-	swap = memory->core.is_little_endian != host_is_little_endian;
+	swap = memory->core.is_little_endian != FM_HOST_IS_LITTLE_ENDIAN;
 	switch (size) {
 	case 1:
 		return PyLong_FromLong(value.u8);
@@ -251,7 +241,7 @@ static PyObject *fm_py_memory_read_c_string(PyObject *self,
 
 	if (fm_py_parse(&signature, args, nargs, kwnames, values) ||
 	    fm_py_address(values[0], &address) ||
-	    (physical = fm_py_memory_physical(values[1])) < 0)
+	    (physical = fm_py_physical(values[1])) < 0)
 		return NULL;
 	if (values[2] && values[2] != Py_None &&
 	    fm_py_size(values[2], "max_size", &max_size))
@@ -478,32 +468,43 @@ static void fm_py_memory_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
-#define FM_PY_FAST(name, parameters, text)                                     \
+#define FM_PY_FAST(prefix, name, parameters, text)                             \
 	{                                                                      \
-#name, (PyCFunction)(void (*)(void))fm_py_memory_##name,       \
+#name, (PyCFunction)(void (*)(void))prefix##name,              \
 			METH_FASTCALL | METH_KEYWORDS,                         \
 			FM_PY_DOC(#name, parameters, text)                     \
 	}
 
 static PyMethodDef fm_py_memory_methods[] = {
-	FM_PY_FAST(read, "$self, address, size, physical=False",
+	FM_PY_FAST(fm_py_memory_, read, "$self, address, size, physical=False",
 		   "Read size bytes."),
-	FM_PY_FAST(read_into, "$self, address, buffer, physical=False",
-		   "Fill buffer."),
-	FM_PY_FAST(read_u8, "$self, address, physical=False",
+	FM_PY_FAST(fm_py_memory_, read_into,
+		   "$self, address, buffer, physical=False", "Fill buffer."),
+	FM_PY_FAST(fm_py_memory_, read_u8, "$self, address, physical=False",
 		   "Read an unsigned integer of 1 byte."),
-	FM_PY_FAST(read_u16, "$self, address, physical=False",
+	FM_PY_FAST(fm_py_memory_, read_u16, "$self, address, physical=False",
 		   "Read an unsigned integer of 2 bytes."),
-	FM_PY_FAST(read_u32, "$self, address, physical=False",
+	FM_PY_FAST(fm_py_memory_, read_u32, "$self, address, physical=False",
 		   "Read an unsigned integer of 4 bytes."),
-	FM_PY_FAST(read_u64, "$self, address, physical=False",
+	FM_PY_FAST(fm_py_memory_, read_u64, "$self, address, physical=False",
 		   "Read an unsigned integer of 8 bytes."),
-	FM_PY_FAST(read_word, "$self, address, physical=False",
+	FM_PY_FAST(fm_py_memory_, read_word, "$self, address, physical=False",
 		   "Read an unsigned integer of the target's word size."),
-	FM_PY_FAST(read_c_string,
+	FM_PY_FAST(fm_py_memory_, read_c_string,
 		   "$self, address, physical=False, *, max_size=None",
 		   "Read the bytes before the first zero byte."),
-	FM_PY_FAST(translate, "$self, address",
+	FM_PY_FAST(fm_py_vector_, readv,
+		   "$self, ranges, physical=False, *, on_fault='raise'",
+		   "Read many ranges."),
+	FM_PY_FAST(fm_py_vector_, readv_into,
+		   "$self, ranges, out, physical=False, *, status=None",
+		   "Read many ranges into one buffer, back to back."),
+	FM_PY_FAST(fm_py_vector_, gather_u64,
+		   "$self, addresses, physical=False",
+		   "Read an unsigned integer of 8 bytes at each address."),
+	FM_PY_FAST(fm_py_vector_, prefetch, "$self, ranges, physical=False",
+		   "Read ranges into the page cache."),
+	FM_PY_FAST(fm_py_memory_, translate, "$self, address",
 		   "The physical address that a read of address reads."),
 	{ "snapshot", fm_py_memory_snapshot, METH_NOARGS,
 	  FM_PY_DOC("snapshot", "$self",

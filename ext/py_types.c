@@ -38,6 +38,8 @@ static PyStructSequence_Field fm_py_stats_fields[] = {
 	{ "tlb_hits", "translations that were remembered" },
 	{ "cache_hits", "pages that were found in the page cache" },
 	{ "cache_misses", "pages that were not" },
+	{ "coalesced", "items that shared a system call with others" },
+	{ "gap_bytes", "bytes that were read between items" },
 	{ NULL, NULL },
 };
 
@@ -164,5 +166,7 @@ PyObject *fm_py_stats(struct fm_py_state *state, const struct fm_memory *memory)
 	items[7] = PyLong_FromUnsignedLongLong(stats.tlb_hits);
 	items[8] = PyLong_FromUnsignedLongLong(stats.cache_hits);
 	items[9] = PyLong_FromUnsignedLongLong(stats.cache_misses);
+	items[10] = PyLong_FromUnsignedLongLong(stats.coalesced);
+	items[11] = PyLong_FromUnsignedLongLong(stats.gap_bytes);
 	return fm_py_fill(state->stats_type, items, FM_ARRAY_SIZE(items));
 }

@@ -39,6 +39,25 @@ static PyObject *fm_py_raise_os(const struct fm_error *err, PyObject *path)
 	return NULL;
 }
 
+PyObject *fm_py_fault(struct fm_py_state *state, const struct fm_error *err)
+{
+	PyObject *exception, *reason;
+	int ret = -1;
+
+	exception =
+		PyObject_CallFunction(state->fault_error, "sK", err->message,
+				      (unsigned long long)err->address);
+	if (!exception)
+		return NULL;
+	reason = PyObject_CallFunction(state->read_status, "i", err->reason);
+	if (reason)
+		ret = PyObject_SetAttrString(exception, "reason", reason);
+	Py_XDECREF(reason);
+	if (ret)
+		Py_CLEAR(exception);
+	return exception;
+}
+
 PyObject *fm_py_raise(struct fm_py_state *state, const struct fm_error *err,
 		      PyObject *path)
 {
@@ -46,9 +65,7 @@ PyObject *fm_py_raise(struct fm_py_state *state, const struct fm_error *err,
 
 	switch (err->code) {
 	case FM_ERROR_FAULT:
-		exception = PyObject_CallFunction(
-			state->fault_error, "sK", err->message,
-			(unsigned long long)err->address);
+		exception = fm_py_fault(state, err);
 		if (exception) {
 			PyErr_SetObject(state->fault_error, exception);
 			Py_DECREF(exception);
@@ -68,6 +85,13 @@ PyObject *fm_py_raise(struct fm_py_state *state, const struct fm_error *err,
 	else
 		PyErr_SetString(PyExc_ValueError, err->message);
 	return NULL;
+}
+
+int fm_py_physical(PyObject *value)
+{
+	if (!value || value == Py_False)
+		return 0;
+	return value == Py_True ? 1 : PyObject_IsTrue(value);
 }
 
 int fm_py_address(PyObject *object, uint64_t *ret)

@@ -13,6 +13,7 @@
 
 #include "alloc.h"
 #include "cleanup.h"
+#include "radix.h"
 #include "segment_index.h"
 
 /* What a segment takes up in the address space that the index is of. */
@@ -72,45 +73,6 @@ static void fm_extent_heap_pop(struct fm_extent_heap *heap)
 }
 
 /*
- * Sort by first, extents that begin together in header order: a radix sort from
- * the lowest digit, without the digits in which none differs (some do). scratch
- * has room for n. Returns extents or scratch, whichever holds the result. 0.6
- * ms for the 67,000 segments of a paging dump, for which qsort takes 2.2.
- */
-#define FM_EXTENTS_DIGIT_BITS 12
-#define FM_EXTENTS_DIGITS (1 << FM_EXTENTS_DIGIT_BITS)
-
-static struct fm_extent *fm_extents_sort(struct fm_extent *extents,
-					 struct fm_extent *scratch, size_t n,
-					 uint64_t differing)
-{
-	/* Addresses of pages differ from bit 12 on. */
-	for (int shift = __builtin_ctzll(differing); shift < 64;
-	     shift += FM_EXTENTS_DIGIT_BITS) {
-		uint32_t starts[FM_EXTENTS_DIGITS] = { 0 }, sum = 0;
-		struct fm_extent *other = scratch;
-
-		if (!(differing >> shift & (FM_EXTENTS_DIGITS - 1)))
-			continue;
-		for (size_t i = 0; i < n; i++)
-			starts[extents[i].first >> shift &
-			       (FM_EXTENTS_DIGITS - 1)]++;
-		for (size_t i = 0; i < FM_EXTENTS_DIGITS; i++) {
-			uint32_t count = starts[i];
-
-			starts[i] = sum;
-			sum += count;
-		}
-		for (size_t i = 0; i < n; i++)
-			scratch[starts[extents[i].first >> shift &
-				       (FM_EXTENTS_DIGITS - 1)]++] = extents[i];
-		scratch = extents;
-		extents = other;
-	}
-	return extents;
-}
-
-/*
  * The extents in order of address, *nr_ret of them, in the allocation that is
  * returned.
  */
@@ -122,7 +84,6 @@ static struct fm_extent *fm_extents_create(const struct fm_segment *segments,
 	FM_AUTO_FREE struct fm_extent *extents =
 		malloc((nr_segments + 1) * sizeof(*extents));
 	FM_AUTO_FREE struct fm_extent *scratch = NULL;
-	uint64_t differing = 0;
 	bool sorted = true;
 	size_t n = 0;
 
@@ -143,7 +104,6 @@ static struct fm_extent *fm_extents_create(const struct fm_segment *segments,
 		    extents[n - 1].last == last)
 			n--;
 		extents[n] = (struct fm_extent){ first, last, i };
-		differing |= first ^ extents[0].first;
 		if (n > 0 && extents[n - 1].first > first)
 			sorted = false;
 		n++;
@@ -155,7 +115,8 @@ static struct fm_extent *fm_extents_create(const struct fm_segment *segments,
 	scratch = fm_malloc_prefaulted(n * sizeof(*scratch));
 	if (!scratch)
 		return NULL;
-	return fm_extents_sort(extents, scratch, n, differing) == extents ?
+	/* By first; those that begin together stay in header order. */
+	return fm_radix_sort(extents, scratch, n, sizeof(*extents)) == extents ?
 		       FM_STEAL_PTR(extents) :
 		       FM_STEAL_PTR(scratch);
 }

@@ -21,11 +21,11 @@ EXT = CHECKOUT / "ext"
 
 # A file belongs to the layer whose prefix is the longest that fits its name.
 LAYERS = [
-    ("util", "alloc", "cleanup", "error"),
+    ("util", "alloc", "cleanup", "error", "radix"),
     ("source", "fault_guard", "file_lock"),
     ("segment_index", "elf_core", "vmcoreinfo"),
     ("page_cache", "mmu"),
-    ("translate", "tlb"),
+    ("translate", "tlb", "planner"),
     ("memory",),
     ("overlay", "drgn_api"),
     ("py", "module"),

@@ -215,10 +215,17 @@ class TestTheStub:
             "buffer": bytearray(8),
             "physical": False,
             "max_size": 8,
+            "ranges": [(0x10000, 8)],
+            "out": bytearray(8),
+            "on_fault": "return",
+            "status": bytearray(1),
+            "addresses": [0x10000],
         }
         checked = 0
         for name, method in vars(fm.Memory).items():
-            if not name.startswith(("read", "translate")):
+            if not name.startswith(
+                ("read", "translate", "gather", "prefetch")
+            ):
                 continue
             checked += 1
             parameters = without_self(runtime_parameters(method))
@@ -233,12 +240,12 @@ class TestTheStub:
                 call(*(values[p] for p in positional), None)
             with pytest.raises(TypeError, match="unexpected keyword.*'bytes'"):
                 call(**everything, bytes=1)
-            with pytest.raises(TypeError, match="multiple values.*'address'"):
-                call(values["address"], **everything)
+            with pytest.raises(TypeError, match=f"multiple values.*'{positional[0]}'"):
+                call(values[positional[0]], **everything)
             for missing in required:
                 with pytest.raises(TypeError, match=f"missing.*'{missing}'"):
                     call(**{p: values[p] for p in everything if p != missing})
-        assert checked == 9
+        assert checked == 13
 
     def test_defaults_are_what_calls_without_them_mean(self, mem):
         physical = mem.read(0x1000, 8, physical=True)
@@ -253,7 +260,9 @@ class TestTheStub:
 
 
 class TestWithoutArguments:
-    @pytest.mark.parametrize("method", ["close", "reset_stats", "__enter__"])
+    @pytest.mark.parametrize(
+        "method", ["close", "reset_stats", "__enter__", "snapshot", "invalidate"]
+    )
     def test_takes_none(self, mem, method):
         with pytest.raises(TypeError):
             getattr(mem, method)(1)
@@ -836,6 +845,8 @@ STATS = [
     "tlb_hits",
     "cache_hits",
     "cache_misses",
+    "coalesced",
+    "gap_bytes",
 ]
 
 

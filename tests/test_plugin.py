@@ -273,7 +273,7 @@ print("end")
         assert process.stderr == (
             f"drgn_fastmem: {path}: drgn_fastmem.Stats(reads=3, bytes=24, faults=0, "
             "syscalls=1, mapped_reads=0, sigbus=0, walks=0, tlb_hits=0, cache_hits=2, "
-            "cache_misses=1)\n"
+            "cache_misses=1, coalesced=0, gap_bytes=0)\n"
         )
 
     def test_of_each_program_also_of_those_that_are_gone(self, child, core_file):
@@ -717,7 +717,7 @@ class TestReadme:
                 str(reference.read(0x1000, 64, physical=True)),
                 "drgn_fastmem.Stats(reads=2, bytes=72, faults=0, syscalls=3, "
                 "mapped_reads=2, sigbus=0, walks=0, tlb_hits=0, cache_hits=0, "
-                "cache_misses=0)",
+                "cache_misses=0, coalesced=0, gap_bytes=0)",
                 "native True",
             ]
         assert segment.access == "mmap"

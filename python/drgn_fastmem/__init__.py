@@ -19,7 +19,7 @@ from importlib.metadata import version as _version
 
 from drgn_fastmem._attach import attach, attachment
 from drgn_fastmem._core import Memory, Segment, Snapshot, Stats
-from drgn_fastmem._fault import FaultError
+from drgn_fastmem._fault import FaultError, ReadStatus
 from drgn_fastmem._target import open
 
 __version__ = _version("drgn-fastmem")
@@ -27,6 +27,7 @@ __version__ = _version("drgn-fastmem")
 __all__ = (
     "FaultError",
     "Memory",
+    "ReadStatus",
     "Segment",
     "Snapshot",
     "Stats",

@@ -10,7 +10,7 @@ wrap at the end of the address space, and on aarch64 the top byte of an address
 is ignored, both as in ``drgn.Program``.
 
 Every read raises ``FaultError`` if a byte of it can't be read, with the first
-such address, and ``ValueError`` if the memory was closed.
+such address and, as ``reason``, a :class:`drgn_fastmem.ReadStatus`, and ``ValueError`` if the memory was closed.
 """
 
 import os
@@ -18,6 +18,8 @@ from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
+    Iterable,
+    List,
     NamedTuple,
     Optional,
     SupportsIndex,
@@ -28,6 +30,11 @@ from typing import (
 
 if TYPE_CHECKING:
     import drgn
+
+# The second of each: an object with a contiguous buffer of native unsigned 64-bit
+# integers, such as array("Q"), a NumPy array, or bytes.
+Ranges = Union[Iterable[Tuple[SupportsIndex, SupportsIndex]], Any]
+Addresses = Union[Iterable[SupportsIndex], Any]
 
 class Segment(NamedTuple):
     """A program header that describes memory (``PT_LOAD``; System V ABI,
@@ -75,6 +82,10 @@ class Stats(NamedTuple):
     """Pages that a read found in the page cache."""
     cache_misses: int
     """Pages that a read did not find there, and that were then read."""
+    coalesced: int
+    """Items of vectored reads that shared a system call with others."""
+    gap_bytes: int
+    """Bytes that were read only because they lie between two such items."""
 
 class Memory:
     """The memory of a core file or of the running kernel.
@@ -117,6 +128,60 @@ class Memory:
     ) -> bytes:
         """Read the bytes before the first zero byte, or the first ``max_size``
         bytes if there is none among them."""
+        ...
+    def readv(
+        self, ranges: Ranges, physical: bool = False, *, on_fault: str = "raise"
+    ) -> List[Union[bytes, Exception]]:
+        """Read many ranges, in as few system calls as it takes.
+
+        Same bytes and same faults as a :meth:`read` of each; a fault of one
+        does nothing to the others. What is not mapped is read together where
+        two ranges are at most 4 KiB apart, and on a live kernel only if there
+        is no page between them in which nothing was asked.
+
+        :param ranges: ``(address, size)`` pairs, or a contiguous buffer of
+            them, as native unsigned 64-bit integers.
+        :param on_fault: ``"raise"``: raise the fault of the first item that
+            has one. ``"return"``: such items are ``FaultError`` objects in the
+            list.
+        :return: What was read, in the order of the ranges.
+        """
+        ...
+    def readv_into(
+        self,
+        ranges: Ranges,
+        out: Any,
+        physical: bool = False,
+        *,
+        status: Optional[Any] = None,
+    ) -> None:
+        """As :meth:`readv`, into one writable contiguous buffer.
+
+        :param out: Has as many bytes as the ranges together, which go to it
+            back to back.
+        :param status: A writable contiguous buffer of one byte an item, which
+            gets a :class:`drgn_fastmem.ReadStatus` each. The bytes of items
+            that can't be read are zeros then. ``None``: raise the fault of the
+            first such item.
+        """
+        ...
+    def gather_u64(self, addresses: Addresses, physical: bool = False) -> memoryview:
+        """Read an unsigned integer of 8 bytes, in the target's byte order, at
+        each address.
+
+        :param addresses: Addresses, or a contiguous buffer of them, as native
+            unsigned 64-bit integers.
+        :return: A read-only one-dimensional view of format ``"Q"``.
+        """
+        ...
+    def prefetch(self, ranges: Ranges, physical: bool = False) -> None:
+        """Read the pages of these ranges into the page cache, in as few system
+        calls as it takes. As many as it has room for: 1,024, in a snapshot
+        262,144.
+
+        What can't be read is left out. Where nothing may be kept
+        (:attr:`max_age` is 0, and this is no snapshot) nothing is read.
+        """
         ...
     def translate(self, address: SupportsIndex) -> int:
         """The physical address that a read of ``address`` reads.
