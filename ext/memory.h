@@ -9,7 +9,7 @@
  * holds goes through the page tables, if the kernel's MMU is known and its
  * physical memory is mapped. Contents are not cached unless a maximum age or a
  * snapshot asks for it: every byte that is handed out was read after the call
- * began.
+ * began, but for struct fm_memory_run.
  *
  * Units: addresses and sizes in bytes. "physical" chooses the address space.
  *
@@ -79,6 +79,28 @@ struct fm_memory_stats {
 		tlb_hits, cache_hits, cache_misses, coalesced, gap_bytes;
 };
 
+/* At most so many bytes of a string are read at once; most strings in a kernel
+ * are shorter. */
+#define FM_MEMORY_STRING_CHUNK 256
+
+/*
+ * drgn reads a C string byte by byte. Where each would be a system call, bytes
+ * are read ahead once the second of them is asked for: to the end of the page
+ * at most, and for at most FM_MEMORY_RUN_MAX_AGE nanoseconds.
+ */
+#define FM_MEMORY_RUN_MAX_AGE 100000
+
+struct fm_memory_run {
+	/* Nonzero while a thread uses the rest; others read for themselves. */
+	unsigned char busy;
+	bool physical;
+	/* After the byte that was asked for last. */
+	uint64_t next;
+	/* What was read ahead, when, and the page cache's generation then. */
+	uint64_t first, size, stamp, generation;
+	char bytes[FM_MEMORY_STRING_CHUNK];
+};
+
 struct fm_memory {
 	/* What a read needs, together. [0] virtual, [1] physical. */
 	struct fm_segment_index indexes[2];
@@ -97,6 +119,7 @@ struct fm_memory {
 
 	/* Off, unless bytes may be old. */
 	struct fm_page_cache cache;
+	struct fm_memory_run run;
 
 	/* The last address: 2^32-1 or 2^64-1. */
 	uint64_t address_mask;

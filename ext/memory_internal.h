@@ -88,6 +88,11 @@ size_t fm_memory_read_cached(struct fm_memory *memory,
 			     uint64_t address, size_t count,
 			     struct fm_error *err);
 
+/* Read the byte at address as one of a string that is read byte by byte; false,
+ * with nothing read, if it is not. */
+bool fm_memory_read_run(struct fm_memory *memory, char *buf, uint64_t address,
+			bool physical);
+
 /* Read a range that does not wrap, from wherever it is; counts no read. */
 int fm_memory_read_pieces(struct fm_memory *memory, void *buf, uint64_t address,
 			  size_t count, bool physical, struct fm_error *err);

@@ -237,9 +237,11 @@ int fm_memory_read_pieces(struct fm_memory *memory, void *buf, uint64_t address,
 int fm_memory_read_slow(struct fm_memory *memory, void *buf, uint64_t address,
 			size_t count, bool physical, struct fm_error *err)
 {
-	int ret = fm_memory_read_pieces(memory, buf, address, count, physical,
-					err);
+	int ret = 0;
 
+	if (count != 1 || !fm_memory_read_run(memory, buf, address, physical))
+		ret = fm_memory_read_pieces(memory, buf, address, count,
+					    physical, err);
 	fm_counter_add(&memory->counters.slow_reads, 1);
 	if (ret)
 		fm_counter_add(&memory->counters.faults, 1);

@@ -2,17 +2,15 @@
 // Copyright (c) 2026 The drgn-fastmem authors
 
 /*
- * Reads C strings: in chunks, where drgn reads byte by byte.
+ * Reads C strings: in chunks, also where drgn reads them byte by byte.
  * Does not read past the page of the last byte that belongs to the string.
  * Built for names of 5 to 60 characters.
  */
 
 #include <string.h>
+#include <time.h>
 
 #include "memory_internal.h"
-
-/* Most strings in a kernel are shorter. */
-#define FM_MEMORY_STRING_CHUNK 256
 
 /*
  * Read up to count bytes of a string into buf: as many as are there, at least
@@ -60,6 +58,79 @@ static ssize_t fm_memory_read_string_chunk(struct fm_memory *memory, char *buf,
 	}
 	memset(buf, 0, count);
 	return count;
+}
+
+static uint64_t fm_memory_run_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Whether what was read ahead has address and may still be handed out. */
+static bool fm_memory_run_has(const struct fm_memory *memory,
+			      const struct fm_memory_run *run, uint64_t address)
+{
+	return address - run->first < run->size &&
+	       run->generation == fm_page_cache_generation(&memory->cache) &&
+	       fm_memory_run_now() - run->stamp <= FM_MEMORY_RUN_MAX_AGE;
+}
+
+/* Read ahead from address on; what can't be read is for others to say. */
+static void fm_memory_run_fill(struct fm_memory *memory,
+			       struct fm_memory_run *run, uint64_t address,
+			       bool physical)
+{
+	struct fm_error ignored;
+	ssize_t n;
+
+	run->first = address;
+	run->generation = fm_page_cache_generation(&memory->cache);
+	run->stamp = fm_memory_run_now();
+	n = fm_memory_read_string_chunk(memory, run->bytes, address,
+					FM_MEMORY_STRING_CHUNK, physical,
+					&ignored);
+	run->size = n > 0 ? n : 0;
+}
+
+/* The run is this thread's. */
+static bool fm_memory_run_read(struct fm_memory *memory,
+			       struct fm_memory_run *run, char *buf,
+			       uint64_t address, bool physical)
+{
+	bool goes_on = address == run->next && physical == run->physical;
+
+	run->next = address + 1;
+	run->physical = physical;
+	if (!goes_on) {
+		run->size = 0;
+		return false;
+	}
+	if (!fm_memory_run_has(memory, run, address))
+		fm_memory_run_fill(memory, run, address, physical);
+	if (!run->size)
+		return false;
+	*buf = run->bytes[address - run->first];
+	return true;
+}
+
+bool fm_memory_read_run(struct fm_memory *memory, char *buf, uint64_t address,
+			bool physical)
+{
+	struct fm_memory_run *run = &memory->run;
+	bool ret;
+
+	/* The page cache does more. */
+	if (fm_page_cache_is_on(&memory->cache))
+		return false;
+	/* Not a lock to wait for: a fork may leave the child with it taken,
+	 * and a thread that finds it so loses a system call. */
+	if (__atomic_exchange_n(&run->busy, 1, __ATOMIC_ACQUIRE))
+		return false;
+	ret = fm_memory_run_read(memory, run, buf, address, physical);
+	__atomic_store_n(&run->busy, 0, __ATOMIC_RELEASE);
+	return ret;
 }
 
 /* A string that grows. */

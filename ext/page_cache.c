@@ -366,8 +366,7 @@ fm_page_cache_begin_read(struct fm_page_cache *cache)
 {
 	return (struct fm_page_cache_ticket){
 		.stamp = fm_page_cache_now(cache),
-		.generation =
-			__atomic_load_n(&cache->generation, __ATOMIC_ACQUIRE),
+		.generation = fm_page_cache_generation(cache),
 	};
 }
 

@@ -88,6 +88,13 @@ static inline bool fm_page_cache_in_snapshot(const struct fm_page_cache *cache)
 	return __atomic_load_n(&cache->snapshot_depth, __ATOMIC_RELAXED);
 }
 
+/* Changes whenever everything is forgotten. */
+static inline uint64_t
+fm_page_cache_generation(const struct fm_page_cache *cache)
+{
+	return __atomic_load_n(&cache->generation, __ATOMIC_ACQUIRE);
+}
+
 /*
  * Bytes that find gives out were read at most this long before, plus one step
  * of the clock (clock_getres(2)): where the step of CLOCK_MONOTONIC_COARSE,

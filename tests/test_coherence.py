@@ -526,3 +526,101 @@ def test_fork_with_the_cache_warm_and_threads_reading(path):
         for thread in threads:
             thread.join()
         assert statuses == {0}
+
+
+# -- Strings that drgn reads byte by byte --------------------------------------
+
+
+class TestStrings:
+    TEXT = b"abcdefghij" * 20
+
+    @pytest.fixture
+    def string(self, core_file):
+        """A strict Program and its Memory, over a string, and the string's file."""
+        path = core_file(
+            "core elf64 little x86_64\n"
+            "load vaddr=0x10000 paddr=0x1000 memsz=0x3000 filesz=0x2000 offset=page "
+            "fill=byte:97\n"
+        )
+        with open(path, "r+b") as file, fm.open(path, mmap="never", max_age=0) as mem:
+
+            def write(offset, data):
+                file.seek(PAGE + offset)
+                file.write(data)
+                file.flush()
+
+            write(0x100, self.TEXT + b"\0")
+            yield drgn_program(path, mem), mem, write
+
+    def test_two_preads_at_most(self, string):
+        prog, mem, _ = string
+        for physical, base in ((False, 0x10100), (True, 0x1100)):
+            best = []
+            for _ in range(5):
+                mem.reset_stats()
+                assert prog.read_c_string(base, physical) == self.TEXT
+                assert mem.stats.reads == len(self.TEXT) + 1
+                best.append(mem.stats.syscalls)
+            # A thread that has to wait for 100 microseconds reads again.
+            assert min(best) == 2
+
+    def test_to_the_end_of_the_page_and_of_what_was_saved(self, string):
+        prog, mem, write = string
+        for start, end in ((0x0F80, 0x1040), (0x1F80, 0x1FFF), (0x0FFF, 0x1001)):
+            write(start, b"x" * (end - start) + b"\0")
+            mem.reset_stats()
+            assert prog.read_c_string(0x10000 + start) == b"x" * (end - start)
+            assert mem.stats.syscalls <= 20
+        write(0x1F80, b"y" * 0x80)
+        with pytest.raises(fm.FaultError) as info:
+            prog.read_c_string(0x11F80)
+        assert info.value.address == 0x12000
+
+    def test_bytes_that_are_not_one_after_the_other_are_as_they_are(self, string):
+        prog, mem, write = string
+        for value in range(200):
+            write(0x200, bytes([value]) * 4)
+            assert prog.read_u8(0x10200) == value
+            assert prog.read_u8(0x10202) == value
+            assert prog.read_u8(0x10201) == value
+            assert prog.read_u8(0x10201) == value
+
+    def test_nothing_older_than_100_microseconds(self, string):
+        prog, mem, write = string
+        for value in range(50):
+            write(0x200, bytes([value]) * 4)
+            prog.read_u8(0x10200)
+            assert prog.read_u8(0x10201) == value
+            write(0x202, bytes([value + 1]))
+            time.sleep(0.0002)
+            assert prog.read_u8(0x10202) == value + 1
+
+    def test_invalidate_and_other_reads_are_not_served_from_it(self, string):
+        prog, mem, write = string
+        for value in range(50):
+            write(0x200, bytes([value]) * 8)
+            prog.read_u8(0x10200)
+            assert prog.read_u8(0x10201) == value
+            write(0x202, bytes([value + 1]) * 6)
+            assert prog.read(0x10202, 2) == bytes([value + 1]) * 2
+            mem.invalidate()
+            assert prog.read_u8(0x10202) == value + 1
+
+    def test_threads(self, string):
+        prog, mem, write = string
+        texts = {0x10200 + 0x80 * i: bytes([98 + i]) * 0x60 for i in range(4)}
+        for address, text in texts.items():
+            write(address - 0x10000, text + b"\0")
+        wrong = []
+
+        def read(address):
+            for _ in range(300):
+                if prog.read_c_string(address) != texts[address]:
+                    wrong.append(address)
+
+        threads = [threading.Thread(target=read, args=(address,)) for address in texts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
