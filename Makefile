@@ -80,7 +80,7 @@ guest-test-all:
 
 bench: build
 	@$(PY) -c 'import pyperf' 2>/dev/null || $(PY) -m pip install -q '.[bench]'
-	@status=0; for name in read attach dump; do \
+	@status=0; for name in read attach dump vector; do \
 		$(PY) benchmarks/bench_$$name.py || status=1; \
 	done; exit $$status
 

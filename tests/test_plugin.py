@@ -718,6 +718,7 @@ class TestReadme:
                 "drgn_fastmem.Stats(reads=2, bytes=72, faults=0, syscalls=3, "
                 "mapped_reads=2, sigbus=0, walks=0, tlb_hits=0, cache_hits=0, "
                 "cache_misses=0, coalesced=0, gap_bytes=0)",
+                str([reference.read(segment.address + n, s) for n, s in ((0, 16), (256, 4))]),
                 "native True",
             ]
         assert segment.access == "mmap"

@@ -143,6 +143,7 @@ FEWEST_LINES = {
     "dentries": 20_000,
     "modules": 1000,
     "percpu": 2000,
+    "pages": 90_000,
 }
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 # Copyright (c) 2026 The drgn-fastmem authors
 
-"""Five scripts over drgn's own helpers, such as people write. Each yields lines.
+"""Scripts over drgn's own helpers, such as people write. Each yields lines.
 
     python -m tests.guest.workloads NAME... [--dump FILE] --vmlinux FILE
 
@@ -12,6 +12,7 @@ trees that were made for the purpose (their source is warm).
 """
 
 import argparse
+import itertools
 import sys
 from typing import Callable, Dict, Iterator, Optional
 
@@ -33,6 +34,7 @@ from drgn.helpers.linux.module import (
     module_taints,
 )
 from drgn.helpers.linux.kallsyms import module_kallsyms
+from drgn.helpers.linux.mm import for_each_page
 from drgn.helpers.linux.percpu import per_cpu, per_cpu_ptr
 from drgn.helpers.linux.pid import for_each_task
 from drgn.helpers.linux.slab import (
@@ -202,12 +204,30 @@ def percpu(prog: Program, still: bool) -> Iterator[str]:
             yield from _frames(task)
 
 
+NR_PAGES = 100_000
+# enum pageflags, Linux 6.1 and 6.12: what is reserved stays as it is.
+PG_RESERVED = "PG_reserved"
+
+
+def pages(prog: Program, still: bool) -> Iterator[str]:
+    """One field of each of the first struct pages."""
+    reserved = 1 << prog[PG_RESERVED].value_()
+    number = 0
+    for page in itertools.islice(for_each_page(prog), NR_PAGES):
+        flags = page.flags.value_()
+        number += 1
+        if flags & reserved or not still:
+            yield f"{page.value_():#x} {flags:#x}"
+    yield f"{number} pages"
+
+
 WORKLOADS: Dict[str, Workload] = {
     "tasks": tasks,
     "slab": slab,
     "dentries": dentries,
     "modules": modules,
     "percpu": percpu,
+    "pages": pages,
 }
 
 
